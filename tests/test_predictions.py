@@ -13,7 +13,7 @@ import hoplite
 from hoplite import ConfigError, Graph, ModelFileError, Split, StoreError
 from hoplite.machine import RESERVE, used_memory
 from hoplite.models import trained as trained_module
-from hoplite.predictions import predict_table, predictions, write_table
+from hoplite.predictions import Order, predict_table, predictions, write_table
 
 N = 211
 
@@ -185,13 +185,14 @@ def test_probabilities_of_all_classes_and_the_split(graph, store, tmp_path):
     )
     store = hoplite.propagate(graph, tmp_path / "store", hops=2)
     trained = hoplite.train(graph, "lgc", hops=2, epochs=4).model
-    columns = ["id", "predicted", "probability", "split", "p_id", 'p_a|"b"\n', "p_p_id"]
+    columns = ["id", "predicted", "probability", "runner_up", "margin", "neighbours", "split"]
+    columns += ["p_id", 'p_a|"b"\n', "p_p_id"]
     found = predict_table(trained, graph, proba=True)
     assert list(found) == columns
     stored = predict_table(trained, store, proba=True)
     assert types(stored) == types(found)
     expected = trained.predict_proba(graph)
-    for c, name in enumerate(columns[4:]):
+    for c, name in enumerate(columns[7:]):
         np.testing.assert_array_equal(found[name], expected[:, c])
         np.testing.assert_allclose(stored[name], expected[:, c], atol=2e-6)
     parts = np.full(N, None, object)
@@ -236,3 +237,91 @@ def test_no_file_is_lost(graph, tmp_path):
     assert {str(size): sizes.count(size) for size in set(sizes)} == told["set_sizes"]
     assert "of one" in command(*words, "--sets", "0.8", "--overwrite").stdout
     assert command(*words, "--sets", "1.5").returncode == 2
+
+
+def test_runners_up_margins_and_neighbours(graph, store):
+    trained = hoplite.train(graph, "lgc", hops=2, epochs=9).model
+    expected = trained.predict_proba(graph)
+    order = np.argsort(-expected, axis=1, kind="stable")
+    for data in (graph, store):
+        table = predict_table(trained, data)
+        names = np.array(graph.class_names, object)
+        assert table["predicted"].tolist() == names[order[:, 0]].tolist()
+        assert table["runner_up"].tolist() == names[order[:, 1]].tolist()
+        ranked = np.take_along_axis(expected, order, axis=1)
+        np.testing.assert_allclose(table["margin"], ranked[:, 0] - ranked[:, 1], atol=1e-5)
+        degrees = (graph.adjacency.toarray() != 0).sum(axis=1)
+        assert table["neighbours"].tolist() == degrees.tolist()
+    assert 0 in degrees
+
+
+def test_a_threshold_can_make_the_margin_negative():
+    rng = np.random.default_rng(0)
+    labels = (rng.random(200) < 0.1).astype(int)
+    features = rng.standard_normal((200, 3)) + labels[:, None]
+    nodes = rng.permutation(200)
+    data = Graph.from_edges(
+        rng.integers(0, 200, (300, 2)), features, labels, split=Split(nodes[:120], nodes[120:])
+    )
+    model = hoplite.train(data, "sgc", hops=1, threshold="f1").model
+    state = model.training["task_state"] | {"threshold": 0.05}
+    low = dataclasses.replace(model, training=model.training | {"task_state": state})
+    table = predict_table(low, data)
+    rare = table["predicted"] == "1"
+    assert (table["margin"][rare] < 0).any()
+    np.testing.assert_allclose(table["margin"], 2 * table["probability"] - 1, atol=1e-6)
+    first = predict_table(model, data, top=5)  # the rarer class, without a question
+    p = model.predict_proba(data)[:, 1]
+    assert first["id"].tolist() == np.argsort(-p, kind="stable")[:5].tolist()
+
+
+@pytest.mark.parametrize("top", [None, 7, 10_000])
+@pytest.mark.parametrize(
+    "sort", ["id", "predicted", "probability", "margin", "neighbours", "split", "p_née", "set"]
+)
+def test_rows_are_sorted_alike_in_memory_and_in_files(graph, tmp_path, sort, top):
+    trained = hoplite.train(graph, "lgc", hops=2, epochs=9).model
+    options = {"unlabelled": sort == "margin", "coverage": 0.9}
+    whole = predict_table(trained, graph, proba=True, **options)
+    found = predict_table(trained, graph, sort=sort, top=top, **options)
+    cells, up = whole[sort].tolist(), whole[sort].dtype == object or sort == "id"
+    rank = [(cell is None, cell or "") if up else -cell for cell in cells]
+    rows = sorted(range(len(cells)), key=rank.__getitem__)[:top]  # which is stable
+    assert found["id"].tolist() == whole["id"][rows].tolist()
+    out = tmp_path / "p.parquet"
+    batches = predictions(trained, graph, proba=True, **options)
+    written = write_table(batches, out, Order(sort, top))
+    assert written == len(rows)
+    assert parquet.read_table(out)["id"].to_pylist() == found["id"].tolist()
+
+
+def test_only_unlabelled_nodes(graph, tmp_path):
+    trained = hoplite.train(graph, "lgc", hops=2, epochs=4).model
+    whole, found = (predict_table(trained, graph, unlabelled=one) for one in (False, True))
+    hidden = np.flatnonzero(graph.labels < 0)
+    assert 0 < len(hidden) < N
+    for name, cells in found.items():
+        assert cells.tolist() == whole[name][hidden].tolist()
+    trained.save(tmp_path / "model")
+    hoplite.io.write_npz(tmp_path / "g.npz", graph)
+    out = tmp_path / "p.csv"
+    words = ("predict", tmp_path / "model", tmp_path / "g.npz", "--unlabelled", "--out", out)
+    done = command(*words, "--sort", "p_b", "--top", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["nodes"], summary["rows"]) == (len(hidden), 3)
+    best = np.argsort(-trained.predict_proba(graph)[hidden, 1], kind="stable")[:3]
+    assert pyarrow.csv.read_csv(out)["id"].to_pylist() == found["id"][best].tolist()
+    printed = command(*words, "--top", "3", "--overwrite").stdout
+    assert "It has the first 3 nodes by probability" in " ".join(printed.split())
+    alone = int((np.diff(graph.adjacency.indptr)[hidden] == 0).sum())
+    assert summary["isolated"] == alone
+    assert (f"Without an edge: {alone} of {len(hidden)} nodes" in printed) == (alone > 0)
+
+
+def test_what_cannot_be_sorted_by_is_told(graph):
+    trained = hoplite.train(graph, "sgc", hops=1, epochs=2).model
+    with pytest.raises(ConfigError, match=r"'margn'; it must be one of .* Did you mean 'margin'"):
+        predict_table(trained, graph, sort="margn")
+    with pytest.raises(ConfigError, match="top"):
+        predict_table(trained, graph, top=0)

@@ -122,7 +122,7 @@ def test_weights_masks_and_a_saved_model(valued, tmp_path):
     read = TrainedModel.load(folder)
     np.testing.assert_array_equal(read.predict(graph)[test], model.predict(test))
     table = predict_table(read, graph)
-    assert list(table) == ["id", "predicted"]
+    assert list(table) == ["id", "predicted", "neighbours"]
     np.testing.assert_allclose(table["predicted"], read.predict(graph))
     labelled = graph.with_labels(np.arange(90) % 3, class_names=["a", "b", "c"])
     np.testing.assert_array_equal(read.predict(labelled), read.predict(graph))

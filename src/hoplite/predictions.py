@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, HopliteError
+from hoplite.config import check_number
+from hoplite.errors import ConfigError, HopliteError, nearest_hint, some_of
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS
 from hoplite.io.array_files import all_integers
 from hoplite.io.convert import converted
 from hoplite.io.sources import Workspace, literal, quoted
-from hoplite.labels import distinct
+from hoplite.labels import distinct, known_labels
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.progress import Steps, steps_bar, watched
@@ -41,16 +43,23 @@ def predictions(
     proba: bool = False,
     coverage: float | None = None,
     by_class: bool = False,
+    unlabelled: bool = False,
+    nodes: np.ndarray | None = None,
     progress: bool | Steps | None = False,
 ) -> Iterator[Columns]:
     """A table with a row for every node, in their order, some rows at a time.
 
     - ``id``: the data's node ids, or 0 .. n-1.
     - What the task tells: ``predicted`` and, of classes, its ``probability``.
+    - Of several classes, of which a node has one: the ``runner_up``, the most probable other class,
+      and the ``margin``, how much less probable it is. Below 0 a chosen threshold decided.
+    - ``neighbours``: how many nodes the node is joined with, where the edges are known.
     - With a ``coverage``, such as 0.9: the prediction ``set``, as ``a|b``, and its ``set_size``; of
       numbers ``low`` and ``high``. See :meth:`TrainedModel.prediction_sets`, also ``by_class``.
     - ``split``, where the data states one or has that of the training: train, val, test or None.
     - With ``proba`` the probability of every class, see :func:`class_columns`.
+
+    With ``unlabelled`` only nodes without a label, and with ``nodes`` only these, which are sorted.
 
     ``memory`` is for hop stores: the peak of this process, such as ``"700MB"``. ``progress`` is
     True for a bar while the batches are made, or called with what is done and its share.
@@ -63,18 +72,30 @@ def predictions(
     first = next(pieces)
     ids, names = data.node_ids, class_columns(model.class_names)
     parts, whole = _split_parts(model, data), ids is None or all_integers(ids)
+    edges, pairs = data.adjacency_rows, model.task.exclusive and len(names) > 1
+    wanted = np.ones(data.num_nodes, bool)
+    if nodes is not None:
+        wanted[:] = False
+        wanted[nodes] = True
+    if unlabelled:
+        wanted &= ~known_labels(data.labels)
 
     def columns(nodes: range, logits: np.ndarray) -> Columns:
         own = nodes if ids is None else ids[nodes.start : nodes.stop]
         found = {"id": np.array(own, np.int64) if whole else np.array([*map(str, own)], object)}
         found |= model.task.columns(logits, model.class_names)
+        if pairs:
+            found |= _runners_up(model, logits)
         if most is not None:
             found |= model.task.set_columns(logits, model.class_names, most)
+        if edges is not None:
+            found["neighbours"] = np.diff(edges.indptr(nodes.start, nodes.stop))
         if parts is not None:
             found["split"] = np.array([*PARTS, None])[parts[nodes.start : nodes.stop]]
         if proba:
             found |= dict(zip(names, model.task.link(logits).T, strict=True))
-        return found
+        kept = wanted[nodes.start : nodes.stop]
+        return found if kept.all() else {name: cells[kept] for name, cells in found.items()}
 
     def batches() -> Iterator[Columns]:
         with watched(progress, steps_bar, f"predict {data.name}") as report:
@@ -89,10 +110,95 @@ def predictions(
     return batches()
 
 
-def predict_table(model: TrainedModel, data: NodeData, **options: Any) -> Columns:
-    """All of the :func:`predictions`, in memory: ``pandas.DataFrame(table)`` takes it."""
+def predict_table(
+    model: TrainedModel,
+    data: NodeData,
+    *,
+    sort: str | None = None,
+    top: int | None = None,
+    **options: Any,
+) -> Columns:
+    """All of the :func:`predictions`, in memory: ``pandas.DataFrame(table)`` takes it.
+
+    Parameters
+    ----------
+    model : TrainedModel
+    data : NodeData
+    sort : str, optional
+        The column to sort by: numbers from the largest on, ids and text from the first on. Of
+        equals, the order of the data is kept. ``p_CLASS`` need not be asked for.
+    top : int, optional
+        The most rows, from the first on. Without ``sort`` they are sorted by the probability of the
+        rarer of two classes, by that of the predicted class if there are more, or by the number.
+    **options
+        Those of :func:`predictions`.
+    """
+    order = Order.of(model, sort, top)
+    options["proba"] = options.get("proba", False) or order.column in class_columns(
+        model.class_names
+    )
     batches = list(predictions(model, data, **options))
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    table = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    return order.sorted(table)
+
+
+@dataclass(frozen=True)
+class Order:
+    """By which column a table of predictions is sorted, "" for none, and how many rows it has."""
+
+    column: str = ""
+    top: int | None = None
+
+    @classmethod
+    def of(cls, model: TrainedModel, sort: str | None, top: int | None) -> Order:
+        """See :func:`predict_table`."""
+        if top is not None:
+            check_number("top", top, 1, whole=True)
+        positive = getattr(model.task, "positive", None)
+        if sort is None and top is not None:
+            if positive is not None:
+                sort = class_columns(model.class_names)[positive]
+            elif model.task.has_classes and not model.task.exclusive:
+                raise ConfigError("requires sort, as nodes have several labels.", "top")
+            else:
+                sort = "probability" if model.task.has_classes else "predicted"
+        return cls(sort or "", top)
+
+    def _check(self, names: Sequence[str]) -> None:
+        if self.column and self.column not in names:
+            raise ConfigError(
+                f"is {self.column!r}; it must be one of {some_of(names)}."
+                f"{nearest_hint(self.column, names)}",
+                "sort",
+            )
+
+    def sorted(self, table: Columns) -> Columns:
+        """These rows of a table in memory.
+
+        >>> table = {"id": np.array([1, 2, 3]), "margin": np.array([0.1, 0.3, 0.1])}
+        >>> Order("margin", 2).sorted(table)["id"].tolist()
+        [2, 1]
+        """
+        self._check([*table])
+        if not self.column:
+            return table
+        cells = table[self.column]
+        if cells.dtype == object:
+            last = [(cell is None, cell or "") for cell in cells]
+            rows = np.array(sorted(range(len(cells)), key=last.__getitem__), np.int64)
+        else:
+            rows = np.argsort(cells if self.column == "id" else -cells, kind="stable")
+        return {name: values[rows[: self.top]] for name, values in table.items()}
+
+    def sql(self, table: Columns) -> str:
+        """The same for a table of DuckDB with columns c0, c1, ..., behind its name."""
+        self._check([*table])
+        if not self.column:
+            return ""
+        number = table[self.column].dtype != object and self.column != "id"
+        way = "DESC NULLS LAST" if number else "NULLS LAST"
+        place = [*table].index(self.column)
+        return f"ORDER BY c{place} {way}, rowid" + (f" LIMIT {self.top}" if self.top else "")
 
 
 def class_columns(names: Sequence[str]) -> list[str]:
@@ -102,6 +208,18 @@ def class_columns(names: Sequence[str]) -> list[str]:
     ['p_id', 'p_a,b', 'p_a,b (2)']
     """
     return distinct([f"p_{name}" for name in names])
+
+
+def _runners_up(model: TrainedModel, logits: np.ndarray) -> Columns:
+    """``runner_up`` and ``margin`` of the predictions."""
+    probabilities, winners = model.task.link(logits), model.task.predict(logits)
+    rows, others = np.arange(len(winners)), np.array(probabilities)
+    others[rows, winners] = -1
+    second = others.argmax(axis=1)
+    return {
+        "runner_up": np.array(model.class_names, object)[second],
+        "margin": probabilities[rows, winners] - probabilities[rows, second],
+    }
 
 
 def _split_parts(model: TrainedModel, data: NodeData) -> np.ndarray | None:
@@ -123,10 +241,13 @@ def _split_parts(model: TrainedModel, data: NodeData) -> np.ndarray | None:
     return found
 
 
-def write_table(batches: Iterable[Columns], path: Path) -> None:
-    """Write rows, some at a time, as CSV or Parquet by the ending of ``path``, all or nothing."""
+def write_table(batches: Iterable[Columns], path: Path, order: Order | None = None) -> int:
+    """Write rows, some at a time, as CSV or Parquet by the ending of ``path``, all or nothing.
+
+    Returns how many the file has.
+    """
     form = "CSV, HEADER" if path.suffix.lower() == ".csv" else "PARQUET"
-    chosen = ""
+    chosen = sorting = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with Workspace(WRITER_MEMORY) as work:
@@ -137,11 +258,13 @@ def write_table(batches: Iterable[Columns], path: Path) -> None:
                     columns = ", ".join(f"c{i} {sql}" for i, sql in enumerate(types))
                     work.rows(f"CREATE TABLE written ({columns})")
                     chosen = ", ".join(f"c{i} AS {quoted(name)}" for i, name in enumerate(batch))
+                    sorting = (order or Order()).sql(batch)
                 work.insert("written", {f"c{i}": cells for i, cells in enumerate(batch.values())})
             place = work.scratch / "table"
-            rows = f"(SELECT {chosen} FROM written)"
-            work.rows(f"COPY {rows} TO {literal(str(place))} (FORMAT {form})")
+            rows = f"(SELECT {chosen} FROM written {sorting})"
+            (count,) = work.one(f"COPY {rows} TO {literal(str(place))} (FORMAT {form})")
             with place.open("rb") as made, atomic_write(path) as file:
                 shutil.copyfileobj(made, file)
+            return count
     except OSError as error:
         raise HopliteError(f"cannot write {path}: {error.strerror or error}.") from error

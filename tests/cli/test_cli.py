@@ -76,7 +76,8 @@ def test_predict(trained, tmp_path, ending):
     assert summary["nodes"] == sum(summary["predicted"].values()) == 2708
     reader = pyarrow.parquet.read_table if ending == "parquet" else pyarrow.csv.read_csv
     table = reader(out)
-    assert table.column_names == ["id", "predicted", "probability", "split"]
+    classes = ["predicted", "probability", "runner_up", "margin"]
+    assert table.column_names == ["id", *classes, "neighbours", "split"]
     graph = load("cora")
     names = np.array(graph.class_names)[graph.labels]
     predicted = np.array(table["predicted"].to_pylist())

@@ -55,7 +55,8 @@ def test_a_saved_model_knows_its_task(tmp_path):
     assert read.task == model.task
     shares = np.bincount(graph.labels[graph.split.train], minlength=graph.num_classes)
     assert read.task.shares == pytest.approx(shares / shares.sum())
-    assert list(predict_table(read, graph)) == ["id", "predicted", "probability", "split"]
+    classes = ["predicted", "probability", "runner_up", "margin"]
+    assert list(predict_table(read, graph)) == ["id", *classes, "neighbours", "split"]
     read.training["task_state"] = {"shares": "many"}
     with pytest.raises(ModelFileError, match="the model's task is damaged"):
         read.predict(graph)

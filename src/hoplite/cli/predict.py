@@ -16,8 +16,6 @@ from hoplite.errors import ConfigError, plural
 from hoplite.progress import steps_bar
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from hoplite import TrainedModel
     from hoplite.predictions import Columns
 
@@ -46,10 +44,21 @@ def predict(
         "the new nodes are written (without any, the ends of the edges).",
     ),
     every: bool = Option(False, "--all", help="With --add: write the nodes of DATASET, too."),
+    unlabelled: bool = Option(False, "--unlabelled", help="Write only nodes without a label."),
+    sort: str | None = Option(
+        None, metavar="COLUMN", help="Sort by a column: numbers from the largest on, text from A."
+    ),
+    top: int | None = Option(
+        None,
+        metavar="N",
+        min=1,
+        help="Write the first N rows; without --sort by probability (the rarer of two classes).",
+    ),
     json: options.Json = False,
     **reading: Any,
 ) -> None:
-    """Predict the label of every node of DATASET and write id, predicted label and probability.
+    """Predict the label of every node of DATASET and write id, predicted label and probability,
+    the runner-up and how far it is behind, and the number of neighbours.
 
     The split is written where DATASET states one, or has that of the training.
     From a hop store (see `hoplite propagate`) the predictions are made some rows at a time, within
@@ -67,7 +76,7 @@ def predict(
         raise ConfigError("requires --sets, such as --sets 0.9.", "by_class")
     options.check_new(out, overwrite=overwrite)
     from hoplite import open_data  # only now, as importing it takes time
-    from hoplite.predictions import predictions, write_table
+    from hoplite.predictions import Order, class_columns, predictions, write_table
     from hoplite.store.opening import open_extended
 
     model = options.load_model(model_dir, own_class)
@@ -76,26 +85,31 @@ def predict(
         data = open_data(dataset, **reading)
     else:
         data, new = open_extended(dataset, add, **reading)
-    tally = Tally(classes=model.task.has_classes)
+    tally, order = Tally(classes=model.task.has_classes), Order.of(model, sort, top)
     with steps_bar(f"predict {data.name}") as report:
         batches = predictions(
-            model, data, memory=memory, proba=proba, coverage=sets, by_class=by_class
+            model,
+            data,
+            memory=memory,
+            proba=proba or order.column in class_columns(model.class_names),
+            coverage=sets,
+            by_class=by_class,
+            unlabelled=unlabelled,
+            nodes=None if every else new,
+            progress=report,
         )
-        if new is not None and not every:
-            batches = rows_of(new, batches)
 
         def counted() -> Iterator[Columns]:
             for batch in batches:
                 tally.add(batch, model)
-                report(f"predict {data.name}", tally.rows / max(data.num_nodes, 1))
                 yield batch
 
-        write_table(counted(), out)
+        written = write_table(counted(), out, order)
     summary: dict[str, Any] = {"out": str(out), "nodes": tally.rows, "predicted": tally.summary()}
-    if new is not None:
-        from hoplite.io.extend import isolated
-
-        summary["isolated"] = isolated(data.in_memory(), new)
+    if written < tally.rows:
+        summary["rows"] = written
+    if tally.isolated is not None:
+        summary["isolated"] = tally.isolated
     if sets is not None:
         summary["coverage"] = sets
     if tally.set_sizes:
@@ -115,23 +129,20 @@ def predict(
             f"{sizes[1]:,} of one, {sizes[0]:,} of none"
         )
     console.print_line(f"Table: {out}")
-    if new is not None and summary["isolated"]:
+    if written < tally.rows:
+        console.print_line(f"It has the first {plural(written, 'node')} by {order.column}")
+    if tally.isolated:
+        hops = getattr(model.config, "hops", 1)
         console.print_line(
-            f"Without an edge: {summary['isolated']:,} of {plural(len(new), 'node')} of {add}; "
-            "only their own columns decide."
+            f"Without an edge: {tally.isolated:,} of {plural(tally.rows, 'node')}; only their own "
+            "columns decide."
+            + (
+                " What the model expects of neighbours is an average there: check them."
+                * (hops > 0)
+            )
         )
     if new is not None and not every:
         console.print_line(f"The table has only the nodes of {add}; --all adds those of {dataset}.")
-
-
-def rows_of(nodes: np.ndarray, batches: Iterator[Columns]) -> Iterator[Columns]:
-    """Of the rows of all nodes, in their order, those of ``nodes``, which are sorted."""
-    start = 0
-    for batch in batches:
-        stop = start + len(batch["id"])
-        low, high = nodes.searchsorted([start, stop])
-        yield {name: values[nodes[low:high] - start] for name, values in batch.items()}
-        start = stop
 
 
 class Tally:
@@ -139,12 +150,15 @@ class Tally:
 
     def __init__(self, *, classes: bool) -> None:
         self.classes, self.rows = classes, 0
+        self.isolated: int | None = None  # nodes without an edge, if the edges are known
         self.counts, self.set_sizes = Counter[str](), Counter[int]()
         self._total, self._least, self._largest = 0.0, math.inf, -math.inf
 
     def add(self, batch: Columns, model: TrainedModel) -> None:
         values = batch["predicted"]
         self.rows += len(values)
+        if "neighbours" in batch:
+            self.isolated = (self.isolated or 0) + int((batch["neighbours"] == 0).sum())
         if self.classes:
             self.counts.update(model.task.tallied(values.tolist()))
         elif len(values):

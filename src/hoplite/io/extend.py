@@ -92,15 +92,6 @@ class NewNodes:
         return Split(*(np.concatenate([*both]) for both in parts), note=old.note, seed=old.seed)
 
 
-def isolated(graph: Graph, nodes: np.ndarray) -> int:
-    """How many of ``nodes`` have no edge, so that nothing but their own features reaches them.
-
-    >>> isolated(Graph.from_edges([(0, 2)], features=np.ones((4, 1))), np.array([1, 2, 3]))
-    2
-    """
-    return int((np.diff(graph.adjacency.indptr)[nodes] == 0).sum())
-
-
 def extend(graph: Graph, new: Any, **options: Any) -> Graph:
     """Add nodes and edges to a graph; the new nodes are the last ones.
 
