@@ -266,7 +266,8 @@ class TrainedModel:
         Of classes bool (n, m): which are in a node's set; it may have several, or none. Of numbers
         (n, 2): the ends of an interval. They are made by split conformal prediction on the
         validation nodes of the training, see :class:`hoplite.tasks.Conformal`; ConfigError if it
-        had none. With ``by_class`` the nodes of every class are covered so; without, they are in
+        had none. After cross-validation the scores are out-of-fold, and the model has learned from
+        all labels: the coverage is then approximate. With ``by_class`` the nodes of every class are covered so; without, they are in
         the mean.
         """
         most = self.set_quantile(coverage, by_class=by_class)
