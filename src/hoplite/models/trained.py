@@ -267,8 +267,8 @@ class TrainedModel:
         (n, 2): the ends of an interval. They are made by split conformal prediction on the
         validation nodes of the training, see :class:`hoplite.tasks.Conformal`; ConfigError if it
         had none. After cross-validation the scores are out-of-fold, and the model has learned from
-        all labels: the coverage is then approximate. With ``by_class`` the nodes of every class are covered so; without, they are in
-        the mean.
+        all labels: the coverage is then approximate. With ``by_class`` the nodes of every class are
+        covered so; without, they are in the mean.
         """
         most = self.set_quantile(coverage, by_class=by_class)
         return self.task.sets(self.logits(data), most)
