@@ -215,7 +215,8 @@ def is_open(address, seconds=2) -> bool:
             return await there.identity()
 
     try:
-        asyncio.run(asyncio.wait_for(ask(), seconds))
+        with ThreadPoolExecutor(1) as apart:  # a browser's event loop may run in this thread
+            apart.submit(asyncio.run, asyncio.wait_for(ask(), seconds)).result()
     except OSError:  # TimeoutError is one
         return False
     return True

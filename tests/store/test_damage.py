@@ -142,7 +142,7 @@ def test_panels_in_any_order_and_what_they_report(made, stores):
         shutil.rmtree(folder / f"v0/hops/h{hop}")
     manifest, noted = read_manifest(folder), []
     for panel in (2, 0, 1, 2):
-        run_panel(folder, manifest, panel, 10**9, lambda *place: noted.append(place))
+        run_panel(folder, manifest, panel, 8 * 10**9, lambda *place: noted.append(place))
     assert noted == [(panel, hop) for panel in (2, 0, 1) for hop in (1, 2, 3)]
     assert stores.all_bytes(folder) == before
     shutil.rmtree(folder / "v0/hops/h3")
@@ -151,7 +151,7 @@ def test_panels_in_any_order_and_what_they_report(made, stores):
     content[-2] = 127
     path.write_bytes(content)
     with pytest.raises(StoreError, match=r"operator is missing or damaged"):
-        run_panel(folder, manifest, 0, 10**9)
+        run_panel(folder, manifest, 0, 8 * 10**9)
 
 
 def test_another_graph_is_refused(made, graphs):
@@ -299,7 +299,7 @@ def test_a_forged_operator(made, part, value):
     forged(folder, f"operator/{part}.npy")
     shutil.rmtree(folder / "v0/hops/h3")
     with pytest.raises(StoreError, match="operator is missing or damaged"):
-        run_panel(folder, read_manifest(folder), 0, 10**9)
+        run_panel(folder, read_manifest(folder), 0, 8 * 10**9)
     rows = HopStore.open(folder).adjacency_rows
     assert rows is not None
     with pytest.raises(StoreError, match="operator is missing or damaged"):

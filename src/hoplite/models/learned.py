@@ -217,7 +217,7 @@ class HopBlocks(LinearModel):
     graph and several operators (channels) there are P matrices, for each relation (such as ``out``
     and ``in``) all channels, and the blocks are those of linear FSGNN:
 
-        [X | p_1(S_1) X .. p_k(S_1) X | p_1(S_2) X .. p_k(S_2) X | ..]        (1 + P k) d columns
+        Phi = [X | p_1(S_1) X .. p_k(S_1) X | p_1(S_2) X .. p_k(S_2) X | ..]        n x (1 + P k) d
 
     c_i = 1, and ``theta`` is (1 + P k, d, m): Theta of hop 0, then of every hop of every matrix.
 
