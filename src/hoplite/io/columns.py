@@ -400,7 +400,8 @@ class Features:
     ) -> None:
         self._work, self._table, self._nodes = work, table, nodes
         self._train, self._dense = train, dense
-        self._columns, self._place = columns, {name: f"x{i}" for i, name in enumerate(columns)}
+        self._columns = dict(columns)
+        self._place = {name: f"x{i}" for i, name in enumerate(columns)}
         self._options, self._widths = prepare.options, dict[str, int]()
         if prepare.columns is None:
             prepare = self._fitted(prepare)
