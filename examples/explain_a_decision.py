@@ -43,12 +43,12 @@ result = hoplite.train(
     graph, "lgc", hops=2, operator="adjacency", bias=True, dropout=0, epochs=200
 )
 print(result)
-print(f"the larger class for all: {result.baseline('test')['accuracy']:.1%}")
+print(f"the larger class for all: {result.baseline('val')['accuracy']:.1%}")
 
 # %%
 # Somebody is refused, and asks why.
 scores = result.model.predict_proba(graph)[:, result.model.class_names.index("pays")]
-node = min(graph.split.test, key=lambda node: abs(scores[node] - 0.35))
+node = min(range(n), key=lambda node: abs(scores[node] - 0.35))
 person = graph.node_ids[node]
 print(f"{person} pays it back with a probability of {scores[node]:.0%}")
 

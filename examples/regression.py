@@ -37,7 +37,8 @@ streets = pd.DataFrame({"source": np.repeat(np.arange(n), 5), "target": near.rav
 
 # %%
 # ``task="regression"``; everything else is as with classes. Numbers are scaled inside, and the
-# predictions are in euros.
+# predictions are in euros. A column ``split`` keeps houses aside to judge by.
+houses["split"] = rng.choice(["train", "val", "test"], n, p=[0.6, 0.2, 0.2])
 graph = hoplite.io.from_frames(houses, streets, label="price", task="regression")
 options = {
     "bias": True,

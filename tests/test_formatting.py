@@ -75,7 +75,9 @@ def test_a_result_stands_beside_the_baseline(result):
     scores, classes = result._describe().tables
     spread, least = result.metrics("test")["accuracy"], result.baseline("test")["accuracy"]
     (row,) = (row for row in scores.rows if row[0] == "accuracy")
-    assert row[-2:] == [f"{spread.mean:.3f} ± {spread.std:.3f}", f"{least:.3f}"]
+    low, high = result.intervals("test")["accuracy"]
+    spread = f"{spread.mean:.3f} ± {spread.std:.3f}"
+    assert row[-3:] == [spread, f"{low:.2f} to {high:.2f}", f"{least:.3f}"]
     found = result.best_run.test_metrics
     rarest = min(found.classes, key=lambda name: found.classes[name]["support"])
     assert "the rarest first" in classes.title

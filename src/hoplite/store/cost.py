@@ -2,12 +2,12 @@
 
 Memory decides the width of a panel, the rows of a block and the part of S that is held:
 
-    panels    two of n x w float32, hop i - 1 and hop i             8 n w bytes, twice as many
-                                                                    without the C++ core
-    S         a range of its rows, 8 or 12 bytes an entry           all of it where that fits
-    packing   the product copies 64 bytes a node when S is dense    64 n bytes
-    reserve   threads, a block on its way to the disk, the allocator's own; more of it while
-              planning, because the work of preparing leaves some memory in use
+- panels: two of n x w float32, hop i - 1 and hop i: 8 n w bytes, twice as many without the C++
+  core;
+- S: a range of its rows, 8 or 12 bytes an entry; all of it where that fits;
+- packing: the product copies 64 bytes a node when S is dense: 64 n bytes;
+- reserve: threads, a block on its way to the disk, the allocator's own; more of it while planning,
+  because the work of preparing leaves some memory in use.
 
 What the process already holds when it plans, the imported libraries among it, counts first.
 
