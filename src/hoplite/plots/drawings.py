@@ -273,9 +273,9 @@ def best_epoch(best: int, late: bool, colour: str = "@muted") -> dict[str, Any]:
 
 
 def scores(
-    means: Sequence[float], stds: Sequence[float], told: Sequence[str], title: str
+    means: Sequence[float], stds: Sequence[float], descriptions: Sequence[str], title: str
 ) -> Drawing:
-    """A point per setting in the order of the ranking; ``told`` is what each is, escaped here."""
+    """A point per setting in the order of the ranking; ``descriptions`` are escaped here."""
     data: dict[str, Any] = {
         "type": "scatter",
         "mode": "markers",
@@ -284,7 +284,7 @@ def scores(
         "y": finite(means),
         "error_y": {"type": "data", "array": finite(stds), "color": "@hlgc/0.4", "width": 2},
         "marker": {"color": ["@lgc", *["@hlgc"] * (len(means) - 1)], "size": 7},
-        "customdata": [safe(text) for text in told],
+        "customdata": [safe(text) for text in descriptions],
         "hovertemplate": "%{customdata}: %{y:.4f}<extra></extra>",
     }
     look = layout(axis("place in the ranking"), axis(title), hovermode="closest")
