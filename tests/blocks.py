@@ -7,13 +7,10 @@
 | ``bash`` | tests/test_doc_commands.py, in a shell |
 | ``toml``, or ``python``, with ``# NAME`` on top | they are that file when the others run |
 | ``text`` behind ``bash`` | it is what that block prints |
-| ``text`` elsewhere | a test of its own: ``TEXTS`` in tests/test_doc_commands.py |
 | examples in the help of commands | tests/test_doc_commands.py |
 | doctests that the reference shows | pytest, by ``--doctest-modules`` |
 | the gallery's | tests/test_gallery.py |
-| none of a language | nothing: they must be formulas |
-
-tests/test_doc_blocks.py and tests/site/test_blocks.py find any other.
+| without a language | nothing: they are formulas |
 """
 
 from __future__ import annotations
@@ -36,8 +33,6 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 NAMED = re.compile(r"# ([\w-]+\.(?:py|toml))\b")  # a block that is a file says so first
 INCLUDED = re.compile(r"^```\{include\} (\S+)\n```$", re.MULTILINE)
-PROGRAMS = {"hoplite", "python", "pip", "make", "dask", "torchrun", "curl", "docker", "git", "cd"}
-SIGNS = {"=", "<=", "->"}  # one of which every formula has
 
 
 @dataclass(frozen=True)
@@ -106,28 +101,6 @@ def help_examples() -> dict[str, Block]:
         if lines:
             found[name] = Block(f"hoplite {name} --help", 0, "bash", "\n".join(lines))
     return found
-
-
-def is_formula(text: str) -> bool:
-    """Whether it has a formula's sign, and no line of it is code.
-
-    >>> is_formula("ln x <= 1"), is_formula("Graph -> operator")
-    (True, True)
-    >>> code = ["pip install x", "cd -p 'a = 1'", "export A=1", "g = hoplite.load(1)", "[a] = 1"]
-    >>> any(map(is_formula, code))
-    False
-    """
-    lines = [line.split() for line in text.splitlines() if line.strip()]
-    return any({*words} & SIGNS for words in lines) and not any(map(_is_code, lines))
-
-
-def _is_code(words: list[str]) -> bool:
-    """Whether it begins as TOML, JSON, Python or a command do; these have options or no sign."""
-    if words[0][0] in "[{$>" or words[0] in ("import", "from", "export"):
-        return True
-    program = words[0] in PROGRAMS
-    options = any(re.match(r"--?[a-z]|hoplite[.]\w+\(", word) for word in words)
-    return options or (program and not {*words} & SIGNS)
 
 
 @contextlib.contextmanager

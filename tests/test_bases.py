@@ -8,12 +8,10 @@ import pytest
 
 from hoplite import (
     ConfigError,
-    Graph,
     model_config,
     train,
 )
 from hoplite.bases import EXAMPLES, KNOWN, Jacobi, basis_choices, find_basis
-from hoplite.engine.propagation import Propagation
 from hoplite.store import propagate
 from hoplite.theory import FunctionClass
 
@@ -30,29 +28,6 @@ def test_values_are_the_polynomials(dense, text):
     for i in range(13):
         np.testing.assert_allclose(values[:, i], dense.polynomial(text, i, points), atol=1e-11)
     assert basis.values(points, 0).tolist() == [[1.0]] * 41
-
-
-@ALL
-def test_a_table_has_a_step_for_each_hop(text):
-    basis = find_basis(text)
-    table = basis.table(6)
-    assert table.shape == (6, 3)
-    assert table.dtype == np.float64
-    assert np.isfinite(table).all()
-    assert table[0, 2] == 0  # nothing is before p_0
-    assert list(basis.steps(6)) == [basis.step(i) for i in range(6)]
-    assert basis.table(0).shape == (0, 3)
-    with pytest.raises(ValueError, match="read-only"):
-        table[0] = 1
-
-
-@ALL
-def test_a_spectrum_is_mapped_to_the_domain(text):
-    basis = find_basis(text)
-    for low, high in [(-1.0, 1.0), (0.0, 2.0), (1.0, 7.0)]:
-        middle, half = basis.mapping(low, high)
-        ends = (low - middle) / half, (high - middle) / half
-        assert ends == pytest.approx(basis.domain or (low, high))
 
 
 @ALL
@@ -107,16 +82,6 @@ def test_other_spellings_are_the_same_basis(graphs, tmp_path):
     model = train(tmp_path / "s", "lgc", basis="jacobi:1,.5", epochs=2).model
     assert model.config.basis == "jacobi:1,0.5"
     assert FunctionClass(graph, basis="jacobi:1,.5").basis == "jacobi:1,0.5"
-
-
-def test_every_basis_by_hand():
-    """A single edge: adjacency has the eigenvalues 1 and -1, so p_i is even or odd on it."""
-    edge = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
-    for text in EXAMPLES:
-        hops = Propagation(edge, "adjacency", text, 3).hop_features()[:, :, 0]
-        ends = find_basis(text).values(np.array([1.0, -1.0]), 3)  # of (1, 1) and (1, -1)
-        wanted = [[2 * up - down, 2 * up + down] for up, down in ends.T]
-        np.testing.assert_allclose(hops, wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize("a", [-0.9999999999999999, -0.999999999999999, -0.9, 0.3])

@@ -1,13 +1,10 @@
 """Settings that a model does not have: refused, wherever they come from, and never shown."""
 
-import dataclasses
-
 import pytest
 from tests import pyg
 
 from hoplite import (
     ConfigError,
-    HyperLGCClassifier,
     ModelConfig,
     model_config,
     train,
@@ -115,14 +112,6 @@ def test_a_store_says_why_it_does_not_serve_gcn(graphs, tmp_path):
     store = propagate(graphs(), tmp_path / "store", hops=2)
     with pytest.raises(ConfigError, match="needs the graph's edges in every step"):
         train(store, "gcn")
-
-
-def test_estimators_have_all_settings_of_their_model():
-    own = set(HyperLGCClassifier(None).get_params()) - {"graph", "seed"}
-    training = {f.name for f in dataclasses.fields(TrainingConfig)} - idle_settings("hlgc")
-    assert own == set(OTHER) - idle_settings("hlgc") | training - {"loss", "preset"} | {
-        "standardize"
-    }
 
 
 @pytest.mark.parametrize("name", ["hidden", "heads", "hops", "epochs", "patience", "batch"])

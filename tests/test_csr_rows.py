@@ -113,27 +113,6 @@ def test_a_damaged_operator_of_a_store(kept, tmp_path_factory, damage):
     assert sentence is None or "operator is missing or damaged" in sentence
 
 
-def test_what_was_wrong_is_told(kept, tmp_path):
-    folder = tmp_path / "graph"
-    for part, value, phrase in (
-        ("indices", 40, "an index is out of range"),
-        ("indices", -1, "an index is out of range"),
-        ("indptr", 7_000, "indptr decreases or goes beyond the entries"),
-        ("indptr", -3, "indptr decreases or goes beyond the entries"),
-    ):
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(kept / "graph", folder)
-        array = np.load(folder / f"{part}.npy")
-        array[20] = value
-        np.save(folder / f"{part}.npy", array)
-        with CsrFiles(folder) as files, pytest.raises(ValueError, match=phrase):
-            _ = [files.read(start, stop) for start, stop in row_ranges(files, 10)]
-        with DiskGraph(folder) as graph, pytest.raises(DatasetError, match=f"{part}.npy does not"):
-            graph.adjacency_rows.read(0, graph.num_nodes)
-        with pytest.raises(DatasetError, match=f"{part}.npy does not"):
-            propagate(folder, tmp_path / "s", hops=1)
-
-
 def test_sound_files_are_read_as_from_memory(kept, graphs):
     memory = CsrMemory(graphs(40, 5, dtype=np.float32).adjacency)
     with CsrFiles(kept / "graph") as files:

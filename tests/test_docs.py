@@ -2,11 +2,10 @@
 
 import importlib
 import re
-import tomllib
 
 import pytest
 from tests import pyg
-from tests.blocks import DOCS, PAGES, ROOT, blocks, files_of, is_built, name_of
+from tests.blocks import PAGES, ROOT, blocks, files_of, is_built, name_of
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if not is_built(page)], ids=name_of)
@@ -32,20 +31,6 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
-
-
-def test_extras_and_targets_that_texts_name_are_there():
-    made = (ROOT / "Makefile").read_text(encoding="utf-8")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    known = {*project["optional-dependencies"]}
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for target in re.findall(r"`(?:\w+=\S+ )*make (\w+)", text):
-            assert re.search(rf"^{target}:", made, re.MULTILINE), f"{page.name}: make {target}"
-        for named in re.findall(r"hoplite-graph\[([\w,]+)\]", text):
-            assert {*named.split(",")} <= known, f"{page.name}: {named}"
-    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "install.md").read_text(encoding="utf-8"), re.M)
-    assert {*rows} == known - {"docs", "test", "dev"}
 
 
 def test_the_map_names_every_module():

@@ -1,7 +1,6 @@
 """The estimators inside scikit-learn's own machinery."""
 
 import pickle
-from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -28,7 +27,6 @@ from hoplite import (
     train,
 )
 from hoplite.bases import EXAMPLES
-from hoplite.config import TrainingConfig
 from hoplite.explain import explain
 from hoplite.predictions import predict_table
 
@@ -83,15 +81,6 @@ def test_cross_validation_and_grid_search(task):
     search = GridSearchCV(model, grid, cv=3).fit(nodes, y)
     assert search.best_params_["hops"] in (1, 3)
     assert search.best_estimator_.graph is graph
-
-
-def test_two_classes_follow_scikit_learns_convention(task):
-    graph, nodes, y = task
-    model = SGCClassifier(graph, hops=2, epochs=5).fit(nodes, y == 1)
-    assert model.decision_function(nodes).shape == (60,)
-    np.testing.assert_array_equal(model.decision_function(nodes) > 0, model.predict(nodes))
-    scores = cross_val_score(model, nodes, y == 1, scoring="roc_auc", error_score="raise", cv=3)
-    assert np.isfinite(scores).all()
 
 
 def test_validation_stops_early_and_equals_train(task):
@@ -187,19 +176,6 @@ def test_other_values_of_y_are_no_classes_of_the_graph(tmp_path):
     both = np.concatenate([nodes, unknown[:1]])
     model = SGCClassifier(graph, epochs=3).fit(both, [*graph.labels[nodes], 9]).model_
     assert model.class_names == ("0", "1", "2", "3", "9")
-
-
-@pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_defaults_are_those_of_train(kind):
-    usual = {
-        f.name: f.default for c in (kind.model_class.Settings, TrainingConfig) for f in fields(c)
-    }
-    usual |= {"folds": 0} | kind.model_class.defaults
-    given = kind(None).get_params()
-    assert (given.pop("graph"), given.pop("seed")) == (None, 0)
-    assert given | {"loss": "auto", "preset": "default"} == {
-        name: value for name, value in usual.items() if name not in kind.model_class.idle
-    }
 
 
 def test_bad_samples(task):

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from tests.plots.conftest import NAMES, untidy
 
-from hoplite import Graph, SGCClassifier, Split, train
+from hoplite import Graph, Split, train
 from hoplite.explain import explain
 from hoplite.formatting import MINUS, Description, Table
 
@@ -127,9 +127,3 @@ def test_marks_of_rich_are_text():
     text = printed(shown.rich())
     for mark in ("[bold]t[/bold]", "[red]b", "[x]", "[/x]", "[link=x]y"):
         assert mark in text
-
-
-def test_estimators_keep_the_looks_of_scikit_learn(graph):
-    estimator = SGCClassifier(graph, hops=3)
-    assert repr(estimator).startswith("SGCClassifier(")
-    assert "sk-" in estimator._repr_html_()

@@ -16,12 +16,10 @@ from tests.examples import examples
 from tests.test_relations import arcs_graph, tables
 
 import hoplite
-from hoplite import Graph, Split
+from hoplite import Graph
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, ModelFileError
 from hoplite.explain import Explainer, flips
 from hoplite.structural import links_among, structural_count, with_link
-
-GRAPHS = Path(__file__).parents[2] / "shared" / "data" / "graphs"
 
 
 def size_of(x: np.ndarray) -> float:
@@ -156,20 +154,6 @@ def test_graphs_of_other_libraries() -> None:
     assert hoplite.open_data(matrix, link=True).num_features == 34
 
 
-def test_links_tell_what_features_do_not() -> None:
-    """The class of a node is whether it knows one of two that are known; X is noise."""
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, 300)
-    edges = [(v, int(labels[v])) for v in range(2, 300)]
-    edges += [tuple(pair) for pair in rng.integers(2, 300, (300, 2))]
-    order = rng.permutation(np.arange(2, 300))
-    split = Split(order[:100], order[100:200], order[200:])
-    graph = Graph.from_edges(edges, rng.standard_normal((300, 3)), labels, split=split)
-    settings: dict[str, Any] = {"hops": 0, "optimizer": "lbfgs", "dropout": 0.0, "epochs": 5}
-    assert hoplite.train(graph, "blocks", **settings).val_accuracy < 0.7
-    assert hoplite.train(with_link(graph), "blocks", **settings).val_accuracy > 0.95
-
-
 def test_the_command_line(tmp_path: Path) -> None:
     folder, out = tables(tmp_path / "t"), tmp_path / "m"
     options = ["--model", "blocks", "--hops", "1", "--channels", "adjacency,random_walk"]
@@ -182,26 +166,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert [part.get("relation") for part in json.loads(done.stdout)["hops"]] == [
         None, "out adjacency", "out random_walk", "in adjacency", "in random_walk",
     ]  # fmt: skip
-    (tmp_path / "grid.toml").write_text("[any.blocks]\nhops = [0, 1]\n")
-    grid = ["--grid", tmp_path / "grid.toml", "--seeds", "1", "--epochs", "2", "--json"]
-    done = command("search", folder, "--model", "blocks", "--link", *grid, "--out", tmp_path / "s")
-    assert "--link" in json.loads(done.stdout)["command"]
-    refused = command("train", folder, "--model", "blocks", "--channels", "out,in")
-    assert refused.returncode == 2
-    assert "channels" in refused.stderr
-
-
-@pytest.mark.skipif(not GRAPHS.is_dir(), reason="the graphs are not there")
-@pytest.mark.parametrize("name", ["chameleon_filtered", "chameleon_filtered_directed"])
-def test_a_real_graph(name: str) -> None:
-    directed = name.endswith("directed")
-    graph = hoplite.load(GRAPHS / f"{name}.npz", directed=directed, link=True)
-    options: dict[str, Any] = {"hops": 2, "bias": True, "optimizer": "lbfgs", "dropout": 0.0}
-    plain = hoplite.load(GRAPHS / f"{name}.npz", directed=directed)
-    assert sp.issparse(graph.features)
-    assert graph.num_features == plain.num_features + (1 + directed) * graph.num_nodes
-    found = hoplite.train(graph, "blocks", seeds=1, epochs=2, **options)
-    assert 0.3 < found.val_accuracy < 0.6
 
 
 def test_a_column_that_is_called_like_a_link_is_none(tmp_path):

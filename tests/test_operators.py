@@ -24,28 +24,6 @@ def test_operator_equals_its_definition(graphs, dense, name, dtype, weighted):
     )
 
 
-def test_path_of_three_by_hand():
-    graph = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3))
-    half = np.sqrt(0.5)
-    adjacency = [[0, half, 0], [half, 0, half], [0, half, 0]]
-    sixth = 1 / np.sqrt(6)
-    renormalized = [[1 / 2, sixth, 0], [sixth, 1 / 3, sixth], [0, sixth, 1 / 2]]
-    np.testing.assert_allclose(find_operator("adjacency").matrix(graph).toarray(), adjacency)
-    np.testing.assert_allclose(find_operator("renormalized").matrix(graph).toarray(), renormalized)
-    np.testing.assert_allclose(
-        find_operator("laplacian").matrix(graph).toarray(), np.eye(3) - adjacency
-    )
-
-
-def test_isolated_node():
-    graph = Graph.from_edges([(0, 1)], features=np.eye(3))
-    last = {name: find_operator(name).matrix(graph).toarray()[2] for name in OPERATORS}
-    np.testing.assert_array_equal(last["adjacency"], [0, 0, 0])
-    np.testing.assert_array_equal(last["laplacian"], [0, 0, 1])
-    np.testing.assert_array_equal(last["renormalized"], [0, 0, 1])
-    np.testing.assert_array_equal(last["random_walk"], [0, 0, 0])
-
-
 def test_a_random_walk(graphs):
     """Rows sum to 1 (0 if isolated); the eigenvalues are those of its symmetric twin."""
     graph = graphs(weighted=True)
@@ -87,12 +65,6 @@ def test_invariants(graphs, seed, n, density):
         assert abs(matrix - matrix.T).max() < 1e-15
         moved = np.linalg.eigvalsh(operator.matrix(graph, basis="chebyshev").toarray())
         assert np.abs(moved).max() <= 1 + 1e-12
-
-
-def test_intervals_and_bounds_of_the_spectra():
-    built = [find_operator(name) for name in ("adjacency", "renormalized", "laplacian")]
-    assert [one.spectrum for one in built] == [(-1.0, 1.0), (-1.0, 1.0), (0.0, 2.0)]
-    assert [one.norm_bound for one in built] == [1.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("most_entries", [1, 7, 30])

@@ -10,7 +10,7 @@ import pytest
 from tests.commands import hoplite as command
 
 import hoplite
-from hoplite import ConfigError, Graph, ModelFileError, Split, StoreError
+from hoplite import ConfigError, Graph, Split, StoreError
 from hoplite.machine import RESERVE, used_memory
 from hoplite.models import trained as trained_module
 from hoplite.predictions import Order, predict_table, predictions, write_table
@@ -75,20 +75,6 @@ def test_a_store_predicts_what_the_graph_does(graph, store, monkeypatch, model, 
     np.testing.assert_allclose(trained.logits(store), trained.logits(graph), atol=1e-4)
 
 
-def test_columns_are_found_by_their_names(graph, store):
-    trained = hoplite.train(graph, "lgc", hops=2, epochs=4).model
-    order = [3, 0, 5, 1, 2, 4]
-    names = tuple(trained.feature_names[j] for j in order)
-    theta = trained.weights["theta"][order]
-    moved = dataclasses.replace(
-        trained, weights={**trained.weights, "theta": theta}, feature_names=names
-    )
-    np.testing.assert_allclose(moved.logits(store), trained.logits(store), atol=1e-5)
-    other = dataclasses.replace(trained, feature_names=("z", *trained.feature_names[1:]))
-    with pytest.raises(ModelFileError, match="expects feature 'z'"):
-        other.logits(store)
-
-
 @pytest.mark.parametrize("ids", [[7, 2**63 - 1, -3], list(np.array([7, 5, -3])), [7, 2**63, 1]])
 def test_ids_are_numbers_where_they_fit(ids, tmp_path):
     path = Graph.from_edges([(0, 1)], np.eye(3), [0, 1, -1], split=Split([0, 1]), node_ids=ids)
@@ -97,13 +83,6 @@ def test_ids_are_numbers_where_they_fit(ids, tmp_path):
     for data in (path, hoplite.propagate(path, tmp_path / "store", hops=1)):
         found = predict_table(trained, data)["id"]
         assert found.tolist() == (ids if fit else [str(name) for name in ids])
-
-
-def test_a_model_in_double_precision(graph, store):
-    trained = hoplite.train(graph, "lgc", hops=2, epochs=4).model
-    weights = {name: value.astype(np.float64) for name, value in trained.weights.items()}
-    double = dataclasses.replace(trained, weights=weights)
-    np.testing.assert_array_equal(double.logits(store), trained.logits(store))
 
 
 def test_what_does_not_fit_is_told(graph, store):
@@ -143,33 +122,6 @@ def test_the_command_writes_in_batches_and_within_the_memory(graph, store, tmp_p
     refused = command("bounds", store.folder)
     assert refused.returncode == 1
     assert "this needs the graph itself" in refused.stderr
-
-
-@pytest.mark.parametrize("operator", ["renormalized", "adjacency", "laplacian"])
-@pytest.mark.parametrize("basis", ["monomial", "chebyshev"])
-@pytest.mark.parametrize("weighted", [True, False])
-def test_a_store_keeps_edges_and_ids(tmp_path, operator, basis, weighted):
-    graph = split(*untidy(weighted, seed=5))
-    store = hoplite.propagate(graph, tmp_path / "s", hops=1, operator=operator, basis=basis)
-    rows = store.adjacency_rows
-    assert rows.entries == graph.adjacency.nnz
-    for start, stop in ((0, N), (40, 41), (90, 200)):
-        gap = rows.read(start, stop).to_scipy(N) - graph.adjacency[start:stop]
-        assert abs(gap).max() == 0
-        ends = graph.adjacency.indptr[start : stop + 1]
-        np.testing.assert_array_equal(rows.indptr(start, stop), ends)
-    assert list(store.node_ids) == list(graph.node_ids)
-    assert store.node_ids[-1] == graph.node_ids[-1]
-    assert store.node_ids.index(graph.node_ids[77]) == 77
-    assert store.verify() == []
-    path = store.data / "ids.npy"
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
-    again = hoplite.HopStore.open(tmp_path / "s")
-    with pytest.raises(StoreError, match=r"ids\.npy is missing or damaged"):
-        again.node_ids  # noqa: B018 - reading is the test
-    assert len(again.verify()) == 1
-    hoplite.propagate(graph, tmp_path / "s", hops=1, operator=operator, basis=basis)
-    assert hoplite.HopStore.open(tmp_path / "s").verify() == []
 
 
 def test_probabilities_of_all_classes_and_the_split(graph, store, tmp_path):

@@ -3,8 +3,6 @@
 import contextlib
 import io
 import logging
-import subprocess
-import sys
 
 import pytest
 from tests.plots.conftest import untidy
@@ -74,11 +72,6 @@ def test_nothing_is_told_unless_asked(graph, capfd, tmp_path):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_bar_without_a_terminal_is_quiet(graph, capfd):
-    train(graph, "sgc", hops=1, epochs=2, progress=True)
-    assert capfd.readouterr() == ("", "")
-
-
 def test_functions_are_called_as_before(graph):
     seen = []
     train(graph, "sgc", hops=1, epochs=3, progress=seen.append)
@@ -117,16 +110,3 @@ def test_the_log_tells_what_was_done(graph, caplog, tmp_path):
     for name in ("hoplite.training", "hoplite.search", "hoplite.store"):
         assert told.count((name, logging.INFO)) >= 2
     assert all(record.name.startswith("hoplite.") for record in caplog.records)
-
-
-def test_nobody_hears_the_log_unless_it_is_asked_for():
-    code = (
-        "import logging, numpy as np, hoplite\n"
-        "assert logging.getLogger('hoplite').handlers\n"
-        "g = hoplite.Graph.from_edges([(0, 1)], np.eye(4), [0, 1, 0, 1], "
-        "split=hoplite.Split([0, 1], [2], [3]))\n"
-        "import warnings; warnings.simplefilter('ignore')\n"
-        "hoplite.train(g, 'sgc', hops=1, epochs=1)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

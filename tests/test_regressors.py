@@ -1,18 +1,12 @@
 """Numbers of nodes: the task by scikit-learn, and the regressors inside its machinery."""
 
-import json
 import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
-from scipy.special import huber
 from sklearn.base import clone, is_regressor
 from sklearn.linear_model import LinearRegression
-from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from tests.commands import hoplite
-from tests.untidy import SEEDS
 
 from hoplite import (
     EGCRegressor,
@@ -24,9 +18,7 @@ from hoplite import (
     TrainedModel,
 )
 from hoplite.explain import explain
-from hoplite.io import write_npz
 from hoplite.predictions import predict_table
-from hoplite.tasks import find_task
 
 REGRESSORS = [SGCRegressor, EGCRegressor, LGCRegressor, HyperLGCRegressor]
 
@@ -43,32 +35,6 @@ def valued():
     values = 5000 + 300 * hops @ rng.standard_normal(5) + 20 * rng.standard_normal(90)
     order = rng.permutation(90)
     return graph, values, order[:50], order[50:70], order[70:]
-
-
-@given(SEEDS)
-def test_the_task_by_scikit_learn(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(3, 40))
-    y = rng.normal(rng.normal() * 100, 10 ** rng.uniform(-3, 3), n)
-    weights = rng.random(n)
-    logits = rng.normal(0, 3, (n, 1))
-    for kind in ("squared", "huber"):
-        task = find_task("regression").restored({"kind": kind}).fitted(y, 1)
-        t = (y - y.mean()) / y.std()
-        apart = logits[:, 0] - t
-        each = apart**2 if kind == "squared" else huber(1.0, apart)
-        targets, predicted = task.targets(y, 1), task.predict(logits)
-        loss = task.loss(logits, targets, weights)
-        assert loss == pytest.approx((weights * each).sum() / n)
-        r2, mae = r2_score(y, predicted), mean_absolute_error(y, predicted)
-        found = task.measured(task.tally(logits, targets))
-        np.testing.assert_allclose(found, [r2, mae], rtol=1e-6)
-        told = task.evaluate(y, logits, ["value"])
-        assert told["r2"] == pytest.approx(r2)
-        assert told["mae"] == pytest.approx(mae)
-        assert told["rmse"] == pytest.approx(root_mean_squared_error(y, predicted))
-        assert task.baseline(y, ["value"])["r2"] == pytest.approx(0, abs=1e-9)
-        assert np.isnan(task.evaluate(y[:1], logits[:1], ["value"])["r2"])
 
 
 def test_without_a_penalty_it_is_linear_regression(valued):
@@ -128,11 +94,3 @@ def test_weights_masks_and_a_saved_model(valued, tmp_path):
     np.testing.assert_array_equal(read.predict(labelled), read.predict(graph))
     place = list(graph.node_ids).index("n3")
     assert explain(read, graph, "n3").margin == pytest.approx(read.predict(graph)[place])
-    write_npz(tmp_path / "graph.npz", graph)
-    words = ["predict", folder, tmp_path / "graph.npz", "--out", tmp_path / "p.csv", "--json"]
-    done = hoplite(*words)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["nodes"] == 90
-    assert told["predicted"]["mean"] == pytest.approx(read.predict(graph).mean())
-    assert "mean" in hoplite(*words[:-1], "--overwrite").stdout

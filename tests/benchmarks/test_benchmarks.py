@@ -14,14 +14,12 @@ from tests.commands import run_module
 from tests.examples import examples
 from torch.nn.functional import cross_entropy
 
-from benchmarks import child, command, epoch, gathers, paper_times, peers, product
-from benchmarks.child import peak_share
+from benchmarks import child, command, epoch, peers, product
 from benchmarks.measure import Context, Effort
 from benchmarks.product import power_law_matrix
-from benchmarks.training import Trainer
 from hoplite import HopliteError
 from hoplite.config import TrainingConfig
-from hoplite.engine.backend import get_num_threads, use_backend
+from hoplite.engine.backend import get_num_threads
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
 from hoplite.optional_deps import quiet
@@ -78,12 +76,6 @@ def test_spmm(monkeypatch):
     assert any("GFLOP/s" in note for note in outcome.notes)
 
 
-def test_peak_memory_of_a_product():
-    matrix = power_law_matrix(20_000, 400_000)
-    share = peak_share(matrix, 64, 2)
-    assert share is None or 0.9 < share < 1.5
-
-
 def test_epoch(context):
     if peers.find("torch_geometric.nn") is None:
         pytest.skip("PyTorch Geometric is not installed")
@@ -120,13 +112,6 @@ def test_epoch(context):
         ("cora, sgc", epoch.ROWS): ">= 2x",
     }
     assert all("an epoch gathers" in note for note in outcome.notes)
-
-
-def test_epoch_without_pyg(context, alone):
-    outcome = epoch.run_cases(context, CASES, 4, Effort(2))
-    found = {figure.peer and figure.peer.split(" (")[0] for figure in outcome.figures}
-    assert found == {None, epoch.TORCH, epoch.ROWS}
-    assert outcome.notes[-1] == peers.missing_note("PyTorch Geometric")
 
 
 def at_weights(graph, config, given):
@@ -201,17 +186,6 @@ def test_sign_is_the_same_model_as_hop_blocks(geometric, graph, seed, hops):
     check_same_model(peer, graph, config, lambda values: {"theta": np.stack([v.T for v in values])})
 
 
-def test_plain_dropout_keeps_the_mean_and_drops_alike_in_the_transpose(small):
-    torch.manual_seed(0)
-    data = peers.PeerData(small)
-    with quiet():
-        draws = [[form.to_dense() for form in data.inputs.dropped(0.25)] for _ in range(100)]
-    assert all(torch.equal(X, transpose.T) for X, transpose in draws)
-    values = torch.stack([X for X, _ in draws])
-    torch.testing.assert_close(values, (values != 0) * data.X / 0.75)
-    assert abs((values != 0)[:, data.X != 0].double().mean() - 0.75) < 0.02
-
-
 def test_peers_train(small):
     """An epoch moves every weight, and both inputs of TAGConv give the same."""
     ends = []
@@ -227,48 +201,6 @@ def test_peers_train(small):
         ends.append(peer.weights)
     for one, other in zip(*ends[1:], strict=True):  # of TAGConv, if it is installed
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
-
-
-def native_only():
-    if not gathers.uses_native():
-        pytest.skip("the C++ core was not built")
-
-
-def test_gathers_of_an_epoch(small):
-    """A step forward and back, and the validation that shares its pass: 3 m columns per hop."""
-    native_only()
-    trainer = Trainer(small, "lgc", hops=4, dropout=0.5)
-    tally = gathers.epoch_tally(trainer)
-    (matrix,), m = trainer.source.matrices, small.num_classes
-    hops, X = (*matrix.shape, matrix.nnz), trainer.source.features
-    rows = {width: tally.passes[hops, width] for shape, width in tally.passes if shape == hops}
-    assert rows == {2 * m: 4, m: 4}
-    # one pass for X and for X with half of it dropped, and one back
-    assert tally.passes[(*X.shape, X.nnz), m] == 2
-    assert tally.gathers == 8 * matrix.nnz + 2 * X.nnz
-    assert tally.bytes == 4 * m * (12 * matrix.nnz + 2 * X.nnz)
-
-
-def test_products_are_the_same_while_they_are_counted(small):
-    native_only()
-    trainer = Trainer(small, "lgc", hops=3)
-    (plain,) = trainer.train(3)
-    with gathers.counting() as tally:
-        (counted,) = trainer.train(3)
-    assert tally.passes
-    for name, value in plain.weights.items():
-        np.testing.assert_array_equal(counted.weights[name], value)
-    with use_backend("numpy"):
-        assert gathers.epoch_tally(trainer) is None
-
-
-def test_paper_times(context):
-    *cells, count = paper_times.run(context).figures
-    assert len(cells) == 15
-    assert cells[0].case == "citeseer, sgc, 20 hops"
-    assert all(cell.ratio == pytest.approx(cell.theirs / cell.ours) for cell in cells)
-    assert count.ours == sum(cell.ratio > 1 for cell in cells)
-    assert (count.case[:11], count.goal.text) == ("cells of 15", ">= 14")
 
 
 def test_command(monkeypatch, tmp_path):

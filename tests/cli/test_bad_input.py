@@ -74,8 +74,6 @@ TRAINING = {
     "label": (None, ["--label", "lable"], "no column 'lable'", "Did you mean 'label'?"),
     "one class": (column("label", lambda i: "x" if i % 2 else ""), [], "'x'", "two classes"),
     "no label": (column("label", lambda i: ""), [], "no labels to learn from", "--label"),
-    "empty label": (column("no", lambda i: ""), ["--label", "no"], "column 'no'", "no labels"),
-    "no id": (None, ["--id", "key"], "no column 'key'", "(--id)"),
     "all missing": (column("gap", lambda i: ""), [], "column 'gap'", "is empty; fill it or leave"),
     "only a key": (only_key, [], "no feature column left", "add numbers"),
     "weight nan": (
@@ -84,9 +82,6 @@ TRAINING = {
         "'weight'",
         "'nan' in data row 8; give a finite number",
     ),
-    "weight gap": (edge("weight", ""), [], "'weight'", "in data row 8; give a finite number"),
-    "weight text": (edge("weight", "much"), [], "'weight'", "'much' in data row 8"),
-    "weight below 0": (edge("weight", "-2"), [], "'weight'", "'-2' in data row 8"),
 }
 PREDICTION = {
     "a column less": (without("kind"), "no column 'kind'", "add it"),

@@ -90,13 +90,6 @@ def test_what_is_wrong_is_reported(monkeypatch, name, value):
     assert broken.name == {"MAX_DIFFERENCE": "product", "MIN_ACCURACY": "training"}[name]
 
 
-def test_missing_extras(monkeypatch):
-    monkeypatch.setattr(machine, "installed", lambda name: None if name == "plotly" else "1.0")
-    missing = machine.missing_packages()
-    assert "plotly" in missing["plot"]
-    assert missing["cluster"] == []
-
-
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

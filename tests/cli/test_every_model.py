@@ -35,6 +35,7 @@ def club(tmp_path_factory):
     edges = [f"{ids[a]},{ids[b]},{rng.uniform(0.01, 9):.3f}" for a, b in pairs if a != b]
     (folder / "edges.csv").write_text("source,target,weight\n" + "\n".join(edges) + "\n")
     (folder.parent / "grid.toml").write_text("[any]\noperator = ['adjacency', 'renormalized']\n")
+    run("propagate", folder, "--hops", 2, "--out", folder.parent / "store")
     return folder
 
 
@@ -93,6 +94,5 @@ def test_every_model_in_every_command(name, club, tmp_path):
         assert found["configurations"] == 2
         assert found["model"] == name
 
-    run("propagate", club, "--hops", 2, "--out", tmp_path / "store")
-    stored = run("train", tmp_path / "store", "--model", name, *short, "--seeds", 1)
+    stored = run("train", club.parent / "store", "--model", name, *short, "--seeds", 1)
     assert isinstance(stored, dict) == kind.reads_rows(), stored

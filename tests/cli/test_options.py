@@ -7,27 +7,13 @@ import inspect
 from typing import Any, get_args
 
 import pytest
-from tests.commands import hoplite
 
 import hoplite as library
 from hoplite.cli import COMMANDS
 from hoplite.config import TrainingConfig
-from hoplite.models import MODELS, all_settings, model_defaults, models_with
+from hoplite.models import all_settings, model_defaults, models_with
 from hoplite.preparation import TableOptions
 from hoplite.search.space import parse_space
-
-OWN_MODEL = """
-from dataclasses import dataclass
-from hoplite.config import flag_setting, number_setting
-from hoplite.models import SGC
-
-class Mine(SGC):
-    name, title = "mine", "Mine"
-
-    @dataclass(frozen=True)
-    class Settings(SGC.Settings):
-        damping: float = number_setting(0.5, "Damping of a hop.", 0, 1)
-"""
 
 
 def parameters(name: str) -> dict[str, inspect.Parameter]:
@@ -74,27 +60,3 @@ def test_the_estimators_and_grids_have_them_with_the_same_defaults():
             assert len(space.configurations("x", "lgc")) == 2
     assert TrainingConfig().epochs == 500  # the paper's
     assert TrainingConfig().patience == 100
-
-
-def test_a_model_of_your_own_has_its_options(tmp_path):
-    (tmp_path / "own_model.py").write_text(OWN_MODEL)
-    words = ["train", "cora", "--model", "own_model:Mine", "--epochs", 1, "--seeds", 1]
-    done = hoplite(*words, "--damping", 0.25, "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert '"damping": 0.25' in done.stdout
-    wrong = hoplite(*words, "--damping", 2, cwd=tmp_path)
-    assert (wrong.returncode, "--damping is 2.0" in wrong.stderr) == (2, True)
-    assert "--damping" in hoplite(*words, "--help", cwd=tmp_path).stdout
-    unknown = hoplite("train", "cora", "--model", "own_model:Nobody", cwd=tmp_path)
-    assert (unknown.returncode, "cannot be imported" in unknown.stderr) == (2, True)
-    helped = hoplite("train", "--model", "nobody", "--help")
-    assert (helped.returncode, "--weight-decay" in helped.stdout) == (0, True)
-
-
-@pytest.mark.parametrize("model", ["lgc", "s2gc", "dgc"])
-def test_bounds_have_the_hops_of_the_model(model):
-    from hoplite.theory import FunctionClass
-
-    graph = library.Graph.from_edges([(0, 1), (1, 2)], features=[[1.0], [0.0], [2.0]])
-    assert FunctionClass(graph, model).hops == model_defaults(model)["hops"]
-    assert set(MODELS)

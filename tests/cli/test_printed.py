@@ -160,24 +160,6 @@ def test_any_name_is_printed_as_text(texts, encoding):
         assert all("".join(printable(text).split()) in shown for text in texts)
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-@pytest.mark.filterwarnings("ignore::hoplite.errors.HopliteWarning")
-def test_output_in_any_encoding(tmp_path, monkeypatch, encoding):
-    model = tmp_path / "modèle→"
-    few = ["--epochs", 2, "--hops", 1, "--seeds", 2]
-    for words in (
-        ["train", "cora", *few, "--out", model],
-        ["explain", model, "cora", "--node", 3],
-        ["--help"],
-    ):
-        code, out, err = command(monkeypatch, *words, encoding=encoding)
-        assert (code, err) == (0, "")
-        assert out
-    code, _, err = command(monkeypatch, "train", "naïve→", encoding=encoding)
-    assert code == 1
-    assert err.startswith("error: ")
-
-
 @pytest.mark.filterwarnings("ignore::hoplite.errors.HopliteWarning")
 def test_file_names_that_are_not_unicode(tmp_path, monkeypatch):
     graph, model, page, table = (

@@ -55,15 +55,6 @@ def test_json_and_again(tmp_path):
     assert {**again, "seconds": 0, "peak_memory": 0} == {**found, "seconds": 0, "peak_memory": 0}
 
 
-def test_half_precision_prints_what_it_loses(tmp_path):
-    words = ("--dtype", "bfloat16", "--threads", 1, "--memory", "4GB")
-    done = hoplite("propagate", "cora", "--hops", 1, "--out", tmp_path / "s", *words)
-    assert done.returncode == 0, done.stderr
-    assert "rounding errors of bfloat16" in done.stdout
-    assert "peak memory" in done.stdout
-    assert done.stderr == ""
-
-
 def test_large_tables_are_imported_and_it_says_so(club, tmp_path):
     words = ("propagate", club, "--hops", 2, "--out", tmp_path / "a", "--memory")
     refused = alone(*words, "110MB")

@@ -148,24 +148,6 @@ def test_late_workers_that_do_not_fit_get_no_work(graphs, tmp_path, monkeypatch,
         propagate(graph, tmp_path / "t", hops=3, cluster=dask.address, progress=swap)
 
 
-def test_late_workers_that_fit_take_over(graphs, tmp_path, dask):
-    """Also when all others are lost, so that no worker was there to wait for."""
-    graph = graphs(60, 8, dtype=np.float32)
-    cut_store(graph, tmp_path / "s", 16, 1, hops=3)
-    first = dask.worker()
-    dask.wait_for(1)
-
-    def swap(what, share):
-        if first.poll() is None:
-            first.kill()
-            first.wait()
-            dask.wait_for(0)
-            dask.worker()
-
-    store = propagate(graph, tmp_path / "s", hops=3, cluster=dask.address, progress=swap)
-    assert store.verify() == []
-
-
 def test_a_task_that_fails_is_reported(tmp_path):
     with connect("local:1", tmp_path, memory=0) as cluster:
         assert dict(cluster.map(divide, [(6, 2), (6, 3)])) == {0: 3, 1: 2}

@@ -49,22 +49,6 @@ def test_one_pass_for_training_and_validation_equals_two(backend, kind):
             assert np.array_equal(both[0].coefficients, both[1].coefficients)
 
 
-def test_a_node_that_is_listed_twice_counts_twice():
-    rng = np.random.default_rng(4)
-    source = make_source(9, np.float64, 1, False, "monomial")
-    rows = np.array([3, 8, 3])
-    filter = make_filter(source, "learned", 2, rng)
-    outer = rng.standard_normal((3, 2))
-    twice = WeightsFirst(source, rows).evaluate(filter).gradient(outer)
-    once = (
-        WeightsFirst(source, rows[:2])
-        .evaluate(filter)
-        .gradient(np.stack([outer[0] + outer[2], outer[1]]))
-    )
-    assert np.allclose(twice.maps, once.maps, rtol=1e-12)
-    assert np.allclose(twice.coefficients, once.coefficients, rtol=1e-12)
-
-
 def test_coefficients_that_are_left_out_are_zero():
     rng = np.random.default_rng(5)
     source = make_source(10, np.float64, 1, False, "monomial")

@@ -109,28 +109,6 @@ def test_backends_and_storages_agree_on_anything(n, d, m, density, rate, step, d
 
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize("storage", STORAGES)
-def test_masks_are_those_of_the_elements_numbers(name, storage):
-    """With X of ones and identity weights the output shows the mask itself."""
-    n, d = 60, 40
-    numbers = np.arange(n) * 7_000_001 + 2**26  # elements on both sides of 2^32 and far beyond
-    elements = numbers[:, None] * d + np.arange(d)
-    assert elements.min() < 2**32 < elements.max()
-    for dtype in (np.float32, np.float64):
-        ones = Features.from_array(STORAGES[storage](np.ones((n, d), dtype)))
-        features, dropout = Features(ones._storage, numbers), Dropout(0.3, 1, 3, outputs=0.6)
-        with use_backend(name):
-            out = features.times(np.eye(d, dtype=dtype), dropout)
-            back = features.transposed_times(np.eye(n, dtype=dtype), dropout)
-            outputs = features.drop_outputs(np.ones((n, d), dtype), dropout)
-            assert np.array_equal(features.dense(dropout), out)
-        assert np.array_equal(out != 0, dropout.of_entries().keeps(elements))
-        assert np.array_equal(back.T, out)
-        assert np.array_equal(outputs != 0, dropout.of_outputs.keeps(elements))
-        np.testing.assert_allclose(outputs.max(), 2.5)
-
-
-@pytest.mark.parametrize("name", BACKENDS)
-@pytest.mark.parametrize("storage", STORAGES)
 def test_selected_rows_are_dropped_as_in_the_whole(name, storage):
     whole = Features.from_array(STORAGES[storage](random_features(20, 9)))
     index, rng = np.array([3, 17, 0, 3, 11]), np.random.default_rng(0)

@@ -24,8 +24,8 @@ from experiments.linear_report import linear_report, settings
 from experiments.methods import parse_methods, read_methods
 from experiments.problems import PROBLEMS, chosen_problems
 from experiments.report import markdown, page
-from experiments.results import LinearTable, load_results
-from experiments.trainings import Scores, Training, by_validation
+from experiments.results import LinearTable
+from experiments.trainings import Training
 from hoplite.errors import ConfigError, GridError
 
 ROOT = Path(__file__).parents[2]
@@ -113,14 +113,6 @@ def test_searches_do_not_read_the_test_set(methods, tmp_path, trained):
     assert {test for _, _, test in trained} == {False, True}
 
 
-def test_the_same_call_trains_nothing(finished, graph_files, methods, trained):
-    table, out = finished
-    again = linear_table(out, graphs=graph_files, methods=methods, datasets=["texas"], workers=1)
-    assert trained == []
-    assert again.figures == table.figures
-    assert load_results(out, LinearTable) == again
-
-
 def test_after_a_change_only_what_is_new_is_trained(graph_files, tmp_path, trained):
     path, out = tmp_path / "m.toml", tmp_path / "out"
     text = (
@@ -172,16 +164,6 @@ def _count(out: Path) -> int:
             return file.execute("SELECT count(*) FROM trainings").fetchone()[0]
     except sqlite3.OperationalError:
         return 0
-
-
-def test_equal_scores_are_told_apart_by_the_loss():
-    def scores(val, loss):
-        return Scores(val, loss, [None], [1], [1.0], 0, 1.0)
-
-    first, second = scores([0.5, 0.7], [1.0, 1.0]), scores([0.7, 0.5], [0.5, 0.5])
-    lost = scores([0.9, None], [0.1, None])
-    ranked = sorted([lost, first, second], key=lambda one: by_validation([one]))
-    assert ranked == [second, first, lost]
 
 
 def test_problems_without_a_file_are_named(graph_files, methods, tmp_path):

@@ -19,9 +19,9 @@ from benchmarks.measure import Effort
 from experiments import imbalanced, paper, reproduce
 from experiments.__main__ import main
 from experiments.gates import gated_coefficients, hop_coefficients
-from experiments.paper_report import Cell, best_gates, paper_report
+from experiments.paper_report import best_gates, paper_report
 from experiments.report import markdown, page
-from experiments.reproduce import Job, aligned, full_jobs, quick_jobs
+from experiments.reproduce import Job
 from experiments.results import Results, load_results
 from experiments.trainings import Training
 from hoplite import ConfigError, HopliteError
@@ -138,18 +138,6 @@ def test_a_diverged_setting_gets_a_sentence():
         reproduce.accuracy(Job("cora", "lgc", "paper"), "validation", {"lr": 9.0}, scores, 1, 1)
 
 
-def test_the_jobs_are_those_of_the_paper():
-    jobs = full_jobs(paper.DATASETS)
-    assert {(job.dataset, job.model) for job in jobs} == {
-        (dataset, model) for dataset in paper.DATASETS for model in paper.MODELS
-    }
-    assert len(Job("cora", "lgc", "paper").configurations()) * 5 == 945
-    assert {job.grid for job in jobs if job.model in reproduce.WHOLE} == {"paper"}
-    assert all(len(job.configurations()) == 1 for job in quick_jobs(paper.DATASETS))
-    assert paper.size("lgc", "cora") == {"hops": 20}
-    assert paper.size("gat", "pubmed") == {"hidden": 16}
-
-
 @pytest.mark.parametrize("gate", ["node", "class", "feature"])
 def test_gated_coefficients_give_the_logits(gate, graphs):
     graph = graphs(n=40, d=5)
@@ -169,12 +157,6 @@ def test_gated_coefficients_give_the_logits(gate, graphs):
     np.testing.assert_allclose(hop_coefficients(linear, graph)[0], linear.coefficients_)
 
 
-def test_filters_are_aligned_by_their_sign():
-    found = aligned([[1.0, -3.0], [2.0, 1.0], [None, 1.0]])
-    np.testing.assert_array_equal(found, [[-1.0, 3.0], [2.0, 1.0]])
-    assert len(aligned([])) == 0
-
-
 def committed() -> Results:
     return load_results(COMMITTED)
 
@@ -191,23 +173,6 @@ def test_the_committed_results_have_a_report():
     assert "test set instead would show +" in text  # docs/_ext/measured.py reads it
     assert "Content-Security-Policy\" content=\"default-src 'none'; " in html
     assert html.count("<h1>") == 1
-
-
-def test_accuracies_are_compared_as_they_are_shown():
-    entry = next(e for e in committed().of("validation") if (e.model, e.dataset) == ("lgc", "cora"))
-    assert Cell(replace(entry, test_mean=0.81049)).difference == -1.0  # 81.0 against 82.0
-    assert not Cell(replace(entry, test_mean=0.8095)).below
-    assert Cell(replace(entry, test_mean=0.8094)).below
-    assert Cell(replace(entry, seeds=[0])).ours.std is None
-    assert Cell(replace(entry, model="mine")).difference is None
-
-
-def test_the_row_of_hlgc_is_chosen_by_its_protocol():
-    entries = [e for e in committed().of("validation") if (e.model, e.dataset) == ("hlgc", "cora")]
-    results = Results(
-        accuracy=[replace(e, val_mean=v) for e, v in zip(entries, (0.5, 0.9, 0.7), strict=True)]
-    )
-    assert best_gates(results, "validation")["hlgc", "cora"].entry.gate == entries[1].gate
 
 
 def test_hostile_text_is_only_text():

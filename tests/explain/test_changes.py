@@ -24,7 +24,6 @@ from hoplite.structural import with_structural
 
 LINEAR = [("sgc", "monomial"), ("egc", "monomial"), ("blocks", EXAMPLES[-1])]
 LINEAR += [("lgc", basis) for basis in EXAMPLES]
-EPOCH = datetime.date(1970, 1, 1)
 
 
 def changed(graph, node, feature, value):

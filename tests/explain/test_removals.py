@@ -68,12 +68,6 @@ def test_batches_equal_graphs_built_again_at_random(graphs, seed, case, operator
     check_all_removals(untrained(config, graph, seed), graph, seed % 10)
 
 
-def test_batches_of_any_size(graphs, monkeypatch):
-    graph = graphs()
-    monkeypatch.setattr("hoplite.explain.removals.MAX_COLUMNS", 3)
-    check_all_removals(untrained(model_config("lgc", 2), graph), graph, 0)
-
-
 def scaled_weight(graph, x, y, factor):
     adjacency = graph.adjacency.toarray()
     adjacency[x, y] = adjacency[y, x] = adjacency[x, y] * factor
@@ -99,33 +93,6 @@ def test_first_order_effects(graphs, model, basis, operator):
         change = trained.logits(without_edge(graph, x, y))[1] - trained.logits(graph)[1]
         errors.append(abs(estimate - (change[0] - change[2])))
     assert errors[1] < max(0.02 * errors[0], 1e-12)
-
-
-@pytest.mark.parametrize("operator", SYMMETRIC)
-def test_first_order_effects_are_exact_for_one_hop(graphs, operator):
-    """With one hop F is linear in S, so the estimate of every edge is no estimate.
-
-    Nor is that of a node none of whose neighbours are linked.
-    """
-    graph = graphs(n=10)
-    trained = untrained(model_config("lgc", 1, operator), graph)
-    node = int(np.diff(graph.adjacency.indptr).argmax())
-    field = field_of(trained, graph, node)
-    of_edges, of_nodes = first_order_effects(field, 1, 0)
-    assert len(of_edges)
-    assert len(of_nodes)
-    whole = trained.logits(graph)[node]
-    linked = graph.adjacency.toarray() > 0
-    open_nodes = [not linked[np.ix_(linked[u], linked[u])].any() for u in field.nodes]
-    assert any(open_nodes)
-    for effects, batches, exact in (
-        (of_edges, field.without_edges(np.arange(len(of_edges))), slice(None)),
-        (of_nodes, field.without_nodes(np.arange(len(of_nodes))), open_nodes),
-    ):
-        rows = np.concatenate(list(batches)) - whole
-        found = rows[:, 1] - rows[:, 0]
-        np.testing.assert_allclose(effects[exact], found[exact], atol=1e-12)
-        np.testing.assert_allclose(effects, found, rtol=0.1, atol=1e-12)
 
 
 def flipping(trained, graph, node):

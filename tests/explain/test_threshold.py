@@ -1,6 +1,5 @@
 """A chosen threshold is a part of its own of every lead."""
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +7,7 @@ from hypothesis import strategies as st
 from tests import untidy
 
 from hoplite import Graph, TrainedModel, load, model_config, train
-from hoplite.explain import Explainer, Summary, explain
+from hoplite.explain import Explainer, explain
 from hoplite.explain.rendering import addends, contribution_bars, margin_table
 from hoplite.models import build_model
 
@@ -145,23 +144,3 @@ def test_tables_and_bars_have_the_threshold(people, models, by):
         assert sum(bar.amount for bar in contribution_bars(values, by)) == pytest.approx(total)
         rows = margin_table(values, by).rows
         assert [row[0] for row in rows[-3:]] == ["constant", "threshold", "sum"]
-
-
-def test_json_tells_it_last(people, models):
-    _, model = models
-    inside, _ = kinds(model, people)
-    values = explain(model, people, inside).summary(3)
-    told = values.to_dict()
-    assert list(told)[-1] == "threshold"
-    _, threshold = model.task.chosen_threshold
-    part = told["threshold"]
-    assert part == {"class": "yes", "probability": threshold, "contribution": part["contribution"]}
-    logits = {one["name"]: one["logit"] for one in told["classes"]["top"]}
-    odds = np.log(threshold / (1 - threshold))
-    assert part["contribution"] == pytest.approx(-odds)
-    assert told["margin"] == pytest.approx(logits["yes"] - logits["no"] - odds)
-    assert told["margin"] > 0 > logits["yes"] - logits["no"]
-    total = told["constant"] + part["contribution"] + told["residual"]
-    total += sum(hop["contribution"] for hop in told["hops"])
-    assert told["margin"] == pytest.approx(total)
-    assert msgspec.convert(told, Summary) == values

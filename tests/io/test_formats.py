@@ -1,7 +1,5 @@
 """GraphML, Matrix Market, lists of edges and .npz files with masks: as people write them."""
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,7 +13,6 @@ import hoplite
 from hoplite import ConfigError, DatasetError, HopliteWarning, ModelFileError, load, train
 from hoplite.io import read_edge_list, read_graphml, read_matrix_market
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "graphs"
 FEATURELESS = pytest.warns(HopliteWarning, match="has no features, so structural ones are made")
 NODES = {
     "id": ["10", "9", "30", "zoë x", "5"],
@@ -345,11 +342,3 @@ def test_directions_of_arrays(tmp_path, named):
     assert done.returncode == 0, done.stderr
     expected = hoplite.TrainedModel.load(tmp_path / "model").predict(graph)
     assert csv.read_csv(tmp_path / "p.csv")["predicted"].to_pylist() == expected.tolist()
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the public graphs are not there")
-def test_public_graphs():
-    graph = load(SHARED / "tolokers.npz", split=3)
-    assert (graph.num_nodes, graph.num_edges, graph.num_classes) == (11_758, 519_000, 2)
-    assert graph.split.sizes() == {"train": 5879, "val": 2939, "test": 2940}
-    assert load(SHARED / "amazon_photo.npz").split.note.startswith("stratified")

@@ -236,16 +236,6 @@ def test_headers_that_numpy_does_not_write(tmp_path, content):
         read_npz(path)
 
 
-def test_labels_beyond_64_bits_do_not_wrap(tmp_path):
-    path = small_file(tmp_path)
-    with np.load(path) as archive:
-        arrays = dict(archive)
-    arrays["labels"] = np.array([2**64 - 1, 0, 1], np.uint64)
-    np.savez(path, **arrays)
-    with pytest.raises(DatasetError, match="'labels' has numbers beyond int64"):
-        read_npz(path)
-
-
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_archives_that_are_traps(tmp_path, monkeypatch):
     path = small_file(tmp_path)

@@ -194,22 +194,6 @@ def test_a_store_keeps_the_preparation(
     assert fresh.preparation == trained.preparation
 
 
-def test_explanations_show_the_cells(model: tuple[Path, hoplite.TrainedModel]) -> None:
-    folder, trained = model
-    made, graph = columns(), hoplite.load(folder, prepare=trained)
-    for node in range(20):
-        found = explain(trained, graph, graph.node_ids[node]).summary(top=100)
-        shown = {part.name: part.value for part in found.features.top}
-        for name in {"amount", "debt", "since", "member"} & set(shown):
-            cell = made[name][node].as_py()
-            if cell is None or name in ("since", "member"):
-                assert shown[name] == ("missing" if cell is None else str(cell).lower())
-            else:
-                assert shown[name] == pytest.approx(float(cell), rel=1e-4)
-        if "town=Ulm" in shown:
-            assert shown["town=Ulm"] == (made["town"][node].as_py() == "Ulm")
-
-
 def test_columns_are_chosen(tmp_path: Path) -> None:
     folder = write(tmp_path / "t", columns())
     names = {"id": "who", "label": "kind"}
@@ -220,16 +204,6 @@ def test_columns_are_chosen(tmp_path: Path) -> None:
     model = hoplite.train(graph, "sgc", hops=1, epochs=2).model
     again = hoplite.load(folder, prepare=model)  # which columns it takes is remembered
     assert again.feature_names == graph.feature_names
-
-
-def test_a_column_without_a_value(tmp_path: Path) -> None:
-    for kind in ("csv", "parquet"):
-        made = columns() | {"nothing": pa.array([None] * N, pa.float64())}
-        folder = write(tmp_path / kind, made, kind)
-        with pytest.raises(
-            DatasetError, match=r"'nothing' of .* is empty; fill it or leave it out"
-        ):
-            hoplite.load(folder, id="who", label="kind", drop="key")
 
 
 def test_lists_with_gaps(tmp_path: Path) -> None:

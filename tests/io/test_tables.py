@@ -72,13 +72,6 @@ def test_labels_are_sorted_as_numbers_if_all_are(tmp_path):
     assert graph.class_names == ("10", "9", "a")
 
 
-def test_without_labels_there_is_no_split(tmp_path):
-    graph = read_tables(write(tmp_path, "id,split,x\n1,train,0\n2,,1\n", "source,target\n1,2\n"))
-    assert graph.labels.tolist() == [-1, -1]
-    assert graph.class_names == ()
-    assert graph.split.sizes() == {"train": 0, "val": 0, "test": 0}
-
-
 def test_split_words(tmp_path):
     nodes = "id,label,split,x\n1,a,Train,0\n2,a, valid,1\n3,a,validation,1\n4,a,TEST,1\n5,a,val,1\n"
     split = read_tables(write(tmp_path, nodes, "source,target\n")).split
@@ -127,14 +120,6 @@ def test_long_digit_strings_stay_text(tmp_path):
     assert graph.node_ids == (top - 1,)
     graph = read_tables(write(tmp_path, f"id,x\n{top},1\n", "source,target\n"))
     assert graph.node_ids == (str(top),)
-
-
-def test_weights(tmp_path):
-    edges = "source,target,weight,note\na,b, 2.5,x\nb,a,1,y\nb,c,1e-1,z\n"
-    graph = read_tables(write(tmp_path, "id,x\na,1\nb,1\nc,1\n", edges))
-    assert graph.adjacency.dtype == np.float32
-    expected = np.array([[0, 2.5, 0], [2.5, 0, 0.1], [0, 0.1, 0]], np.float32)
-    np.testing.assert_array_equal(graph.adjacency.toarray(), expected)
 
 
 def test_wide_one_hot_is_sparse(tmp_path):

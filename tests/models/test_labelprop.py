@@ -13,7 +13,7 @@ from tests import untidy
 from tests.examples import examples
 
 import hoplite
-from hoplite import ConfigError, Graph, ModelFileError, Split, TrainedModel
+from hoplite import Graph, ModelFileError, Split, TrainedModel
 
 
 def spread(S, Y, alpha, hops):
@@ -71,14 +71,6 @@ def test_several_labels_are_shares_of_the_nodes_that_have_them(dense):
     Y[order[:10]], u[order[:10]] = labels[order[:10]], 1
     wanted = shares(dense.operator(graph, "adjacency"), Y, u, 0.8, 7)
     np.testing.assert_allclose(model.predict_proba(graph), wanted, atol=1e-6)
-
-
-def test_numbers_are_refused(graphs):
-    graph = graphs()
-    values = np.linspace(0, 1, graph.num_nodes)
-    numbers = Graph(graph.adjacency, graph.features, values, split=graph.split)
-    with pytest.raises(ConfigError, match="spreads classes, but the labels are numbers"):
-        hoplite.train(numbers, "labelprop")
 
 
 def test_saved_models_are_of_their_own_nodes(graphs, tmp_path):

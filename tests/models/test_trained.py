@@ -14,7 +14,6 @@ from safetensors.numpy import save as save_arrays
 from tests import pyg
 
 from hoplite import (
-    ConfigError,
     Graph,
     HopliteWarning,
     ModelFileError,
@@ -95,20 +94,6 @@ def test_round_trip(graphs, tmp_path, config):
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["model"]
 
 
-def test_coefficients(graphs):
-    graph = graphs()
-    sgc, egc, lgc = (untrained(model_config(model, 2), graph) for model in ("sgc", "egc", "lgc"))
-    assert sgc.coefficients_.tolist() == [0, 0, 1]
-    beta = float(egc.weights["beta"])
-    np.testing.assert_allclose(egc.coefficients_, [1, beta, beta**2 / 2], rtol=1e-6)
-    np.testing.assert_array_equal(lgc.coefficients_, lgc.weights["alpha"])
-    lgc.coefficients_[:] = 9  # a copy
-    assert not (lgc.coefficients_ == 9).any()
-    for model in ("gcn", "gat", "hlgc"):
-        with pytest.raises(ConfigError, match=f"a {model} has no filter coefficients"):
-            _ = untrained(model_config(model), graph).coefficients_
-
-
 def test_existing_folder_is_kept_unless_overwritten(graphs, tmp_path):
     graph = graphs()
     first, second = (untrained(model_config("lgc", 2), graph, seed) for seed in (1, 2))
@@ -135,18 +120,6 @@ def test_foreign_files_are_never_replaced(graphs, tmp_path):
         model.save(tmp_path / "m" / "notes.txt" / "deeper")
 
 
-def test_names_and_result_come_back(graphs, tmp_path):
-    names = ("v", "w", "x", "y", "z")
-    model = untrained(model_config("lgc", 2), graphs())
-    named = dataclasses.replace(model, feature_names=names)
-    folder = named.save(tmp_path / "m", result={"figure": 1})
-    assert TrainedModel.load(folder).feature_names == names
-    assert result_of(folder)["figure"] == 1
-    model.save(tmp_path / "m", overwrite=True, result={"figure": 2})
-    assert result_of(folder)["figure"] == 2
-    assert TrainedModel.load(folder).feature_names is None
-
-
 def test_what_a_kill_left_blocks_nothing(graphs, tmp_path):
     old, new = (untrained(model_config("lgc", 2), graphs(), seed) for seed in (1, 2))
     left = ("weights-0123456789abcdef.safetensors", "result-0123456789abcdef.json")
@@ -158,29 +131,6 @@ def test_what_a_kill_left_blocks_nothing(graphs, tmp_path):
     assert TrainedModel.load(tmp_path).training == {"seed": 1}
     assert TrainedModel.load(new.save(tmp_path, overwrite=True)).training == {"seed": 2}
     assert names_in(tmp_path) == ["config.json", "weights.safetensors"]
-
-
-@pytest.mark.parametrize("writes", range(3))
-def test_an_interrupted_save_leaves_what_was_there(graphs, tmp_path, monkeypatch, writes):
-    """Of the three files the last, config.json, makes the model the new one."""
-    calls = []
-
-    def interrupt(path, content):
-        calls.append(path)
-        if len(calls) > writes:
-            raise KeyboardInterrupt
-        path.write_bytes(content)
-
-    old, new = (untrained(model_config("lgc", 2), graphs(), seed) for seed in (1, 2))
-    old.save(tmp_path / "m", result={"seed": 1})
-    monkeypatch.setattr("hoplite.models.saved.atomic_write_bytes", interrupt)
-    for name in ("m", "fresh"):
-        calls.clear()
-        with pytest.raises(KeyboardInterrupt):
-            new.save(tmp_path / name, overwrite=True, result={"seed": 2})
-    assert [path.name for path in tmp_path.iterdir()] == ["m"]
-    assert TrainedModel.load(tmp_path / "m").training == result_of(tmp_path / "m") == {"seed": 1}
-    assert len(names_in(tmp_path / "m")) == 3
 
 
 def test_full_disk_leaves_what_was_there(graphs, tmp_path, monkeypatch):
@@ -329,15 +279,6 @@ def test_weights_must_be_finite_numbers(graphs, tmp_path, value):
     replace_weights(folder, save_arrays(weights))
     with pytest.raises(ModelFileError, match="holds weights that are not finite"):
         TrainedModel.load(folder)
-
-
-def test_a_name_that_no_file_can_hold(graphs, tmp_path):
-    model = dataclasses.replace(
-        untrained(model_config("lgc", 2), graphs()), class_names=("a", "\ud800", "c")
-    )
-    with pytest.raises(ModelFileError, match="cannot write the model"):
-        model.save(tmp_path / "m")
-    assert not (tmp_path / "m").exists()
 
 
 def test_saves_at_the_same_time_do_not_mix(graphs, tmp_path):

@@ -7,7 +7,7 @@ import torch
 from tests import pyg
 from torch.nn.functional import elu
 
-from hoplite import Graph, TrainedModel, train
+from hoplite import Graph
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
@@ -115,11 +115,3 @@ def test_dropout_of_inputs_hidden_units_and_attention(graphs):
     torch.testing.assert_close(model.forward(w, graph_.view(), dropout), expected)
     nodes = np.array([4, 29, 11])  # fewer edges are read, the same ones are dropped
     torch.testing.assert_close(model.forward(w, graph_.view(nodes), dropout), expected[nodes])
-
-
-def test_gat_learns_cora(cora, tmp_path):
-    options = {"hidden": 8, "lr": 0.05, "weight_decay": 5e-4, "dropout": 0.5}
-    result = train(cora, "gat", epochs=100, patience=40, **options)
-    assert result.test_accuracy > 0.78
-    back = TrainedModel.load(result.model.save(tmp_path / "gat"))
-    np.testing.assert_array_equal(back.predict(cora), result.model.predict(cora))

@@ -101,27 +101,6 @@ def test_hop_features_are_enough(graphs, gate, hops_first):
 
 
 @pytest.mark.parametrize("gate", GATES)
-def test_no_hops(graphs, gate):
-    graph = graphs(n=20, d=5)
-    model = build(gate, graph, hops=0)
-    source, weights = Propagation.of(graph, model.config), tensors(model)
-    hops = torch.from_numpy(source.hop_features())
-    found = model.forward(weights, TorchGraph.of(source).view(), None)
-    torch.testing.assert_close(found, dense_gates(model, weights, hops))
-
-
-def test_low_pass_start_is_that_of_lgc(graphs):
-    graph = graphs(n=30, d=6)
-    start = {"hops": 4, "start": "lowpass"}
-    lgc = build_model(model_config("lgc", **start), 6, 3)
-    model = build("class", graph, **start)
-    first = model.initial(np.random.default_rng(3))
-    np.testing.assert_array_equal(first["gate_bias"], np.ones(3))
-    own = lgc.initial(np.random.default_rng(3))
-    np.testing.assert_array_equal(first["alpha"], own["alpha"])
-
-
-@pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("options", [{}, {"standardize": True, "bias": True}, {"batch": 5}])
 def test_a_store_trains_as_the_graph(graphs, tmp_path, gate, options):
     graph = graphs(n=60, d=7, dtype=np.float32)

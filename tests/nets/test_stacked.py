@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from hoplite import train
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
@@ -55,16 +54,3 @@ def test_layers_and_their_gradients(graphs, dense, layers, sparse, operator, bas
     expected.backward(outer)
     for name, value in ours.items():
         torch.testing.assert_close(value.grad, w[name].grad, msg=name)
-
-
-def test_stacked_learns_cora(cora):
-    options = {
-        "start": "lowpass",
-        "hidden": 16,
-        "hops": 2,
-        "lr": 0.05,
-        "weight_decay": 5e-4,
-        "dropout": 0.5,
-    }
-    result = train(cora, "stacked", epochs=100, patience=40, **options)
-    assert result.test_accuracy > 0.78

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, softmax
 
-from hoplite import HopliteError, train
+from hoplite import train
 from hoplite.config import TrainingConfig
 from hoplite.engine.backend import use_threads
 from hoplite.engine.dropout import DRAW_BIT, Dropout
@@ -204,29 +204,6 @@ def test_threads_of_torch_are_as_before():
     with use_threads(3), torch_threads(views.SHARED_WORK):
         assert torch.get_num_threads() == 3
     assert torch.get_num_threads() == before
-
-
-def test_without_torch(graphs, monkeypatch):
-    import importlib.util
-
-    graph, real = graphs(n=20), importlib.util.find_spec
-    config = model_config("gcn", hidden=4)
-    model = build_model(config, graph.num_features, 3)
-    hlgc = build_model(model_config("hlgc", hops=1), graph.num_features, 3)
-    missing = {"torch"}
-    monkeypatch.setattr(
-        "hoplite.errors.find_spec", lambda name: None if name in missing else real(name)
-    )
-    sentence = r"model 'gcn' needs torch; run `pip install \"hoplite-graph\[torch\]\"`\."
-    with pytest.raises(HopliteError, match=sentence):
-        model.objective(problem_of(graph, config), TrainingConfig(), 0)
-    weights = model.initial(np.random.default_rng(0))
-    with pytest.raises(HopliteError, match=sentence):
-        model.logits(weights, Propagation(graph))
-    with pytest.raises(HopliteError, match="model 'hlgc' needs torch"):
-        hlgc.signal_from_hops({}, np.zeros((2, 1, 5)))
-    with pytest.raises(HopliteError, match=sentence):
-        train(graph, "gcn", epochs=2)
 
 
 def test_models_are_listed_without_torch():

@@ -12,7 +12,6 @@ from hoplite import (
     HopliteError,
     Split,
     frequency_response,
-    spectral_density,
     train,
 )
 from hoplite.engine.spectrum import basis_values
@@ -37,21 +36,6 @@ def test_the_curve_is_the_frequency_response(model, trained):
     assert list(hops.x) == list(range(found.config.hops + 1))
     ends = find_operator(found.config.operator).spectrum
     assert (curve.x[0], curve.x[-1]) == ends
-
-
-def test_the_curve_is_what_the_filter_does_to_eigenvectors(graph, trained):
-    """p(S) by dense matrices: its eigenvalues lie on the drawn curve."""
-    found = trained["lgc"].model
-    (curve,) = curves(found.plot_filter(), "y").values()
-    matrix = find_operator("laplacian").matrix(graph).toarray().astype(np.float64)
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    before, now = np.eye(len(values)), matrix - np.eye(len(values))
-    total = found.coefficients_[0] * before + found.coefficients_[1] * now
-    for c in found.coefficients_[2:]:  # Chebyshev polynomials of L - I
-        before, now = now, 2 * (matrix - np.eye(len(values))) @ now - before
-        total += c * now
-    dense = np.diag(vectors.T @ total @ vectors)
-    np.testing.assert_allclose(np.interp(values, curve.x, curve.y), dense, atol=2e-3)
 
 
 def test_a_curve_for_each_class(graph, trained):
@@ -119,17 +103,6 @@ def test_confusion_and_reliability_are_those_of_scikit_learn(nodes, graph, train
     assert counts.sum() == len(chosen)
     gap = (counts * np.abs(np.array(points.x) - np.array(points.y))).sum() / len(chosen)
     assert gap == pytest.approx(calibration_error(labels, proba))
-
-
-def test_classes_in_another_order_are_found_by_name(graph, trained):
-    order = np.array([2, 0, 3, 1])
-    labels = np.where(graph.labels < 0, -1, np.argsort(order)[graph.labels])
-    swapped = Graph(
-        graph.adjacency, graph.features, labels, graph.split,
-        [graph.class_names[c] for c in order], graph.feature_names, graph.node_ids,
-    )  # fmt: skip
-    found = trained["lgc"].model
-    assert found.plot_confusion(swapped).data[0].text == found.plot_confusion(graph).data[0].text
 
 
 def test_wrong_nodes_are_told(graph, trained):
@@ -208,15 +181,3 @@ def test_without_plotly_one_sentence(trained, monkeypatch):
     for draw in (trained["lgc"].plot_history, trained["lgc"].model.plot_filter):
         with pytest.raises(HopliteError, match=r"needs plotly; run `pip install .*\[plot\]"):
             draw()
-
-
-def test_the_density_is_of_the_models_own_loops(graph, trained):
-    heavy = Graph(
-        graph.adjacency * 100.0, graph.features, graph.labels, split=graph.split,
-        class_names=graph.class_names, feature_names=graph.feature_names,
-    )  # fmt: skip
-    model = train(graph, "lgc", hops=2, epochs=5).model
-    (density,) = (t for t in model.plot_filter(heavy).data if t.name == "density")
-    own = heavy.with_loop_weight(model.loop_weight)
-    _, expected = spectral_density(own, model.config.operator, len(density.y))
-    np.testing.assert_allclose(density.y, expected, rtol=1e-6)

@@ -13,7 +13,7 @@ from tests.serve.conftest import AMOUNT, IDS, SCRIPT, TOWN, cells, trained
 import hoplite
 from hoplite import ConfigError, HopliteWarning
 from hoplite.explain import Explainer
-from hoplite.serve.answers import Answers, Names
+from hoplite.serve.answers import Answers
 from hoplite.store import propagate
 
 CHANGES = [
@@ -218,20 +218,6 @@ def test_ids_of_the_same_text_are_refused():
         Answers(*small([1, "1", "b"]))
 
 
-def test_features_of_the_same_name_are_told_apart():
-    model, graph = small()
-    answers = Answers(model, graph.with_features(graph.features, ("a", "a")))
-    assert [one.name for one in answers.node("0").features.top] == [
-        "a (feature 0)", "a (feature 1)"
-    ]  # fmt: skip
-    plain = Answers(model, graph)
-    for place in (0, 1):
-        found = answers.change("0", {f"a (feature {place})": 9.0}).after
-        assert found == plain.change("0", {f"feature {place}": 9.0}).after
-    with pytest.raises(ConfigError, match="'a' is not a feature"):
-        answers.change("0", {"a": 9.0})
-
-
 @pytest.mark.parametrize(
     ("label", "options"),
     [("kind", {}), ("price", {"task": "regression"}), ("likes", {"task": "multilabel"})],
@@ -257,21 +243,6 @@ def test_nodes_to_begin_with(tables, label, options):
         shares = dict(zip(graph.node_ids, model.predict_proba(graph).max(axis=1), strict=True))
         left = [name for name in graph.node_ids if name not in used]  # each node once
         assert examples[1].nodes[0].id == min(left, key=lambda name: shares[name])
-
-
-def test_names():
-    names = Names(["Zoë", "zebra", "b", "B", 7, "7"])
-    assert names.index("7") == 5
-    assert [names.unique, Names(["7", "8"]).unique, Names(range(3)).unique] == [False, True, True]
-    assert names.search("z", 5) == [1, 0]
-    assert names.search("B", 5) == [3, 2]  # the very name first
-    assert names.search("bra", 5) == [1]
-    assert names.search("", 3) == [4, 5, 2]
-    numbers = Names(range(1200))
-    assert numbers.search("11", 3) == [11, 110, 1100]
-    for odd in ("1200", "-1", "01", "1.0", "²", "9" * 400, ""):
-        assert numbers.index(odd) is None
-    assert numbers.index("1199") == 1199
 
 
 def test_a_chosen_threshold_is_told_wherever_it_acts(moved, answers):

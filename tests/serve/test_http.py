@@ -18,22 +18,12 @@ from tests.serve.conftest import IDS, SCRIPT, apart, serving
 from tests.serve.test_answers import load, small
 
 from hoplite.explain import Explainer
-from hoplite.explain.summary import Changes, Summary
+from hoplite.explain.summary import Summary
 from hoplite.serve import schema
 from hoplite.serve.answers import Answers
 from hoplite.serve.app import HEADERS, make_app
 
 CHANGE = {"age": 55.5, "town": "Bonn"}
-ANSWERS = {
-    "/api/model": schema.ModelAnswer,
-    "/api/examples": schema.FoundExamples,
-    "/api/nodes": schema.FoundNodes,
-    "/api/features": schema.FoundFeatures,
-    "/api/node": schema.NodeAnswer,
-    "/api/explanation": Summary,
-    "/api/flips": Changes,
-    "/api/change": schema.ChangeAnswer,
-}
 
 
 @pytest.fixture(scope="module")
@@ -84,28 +74,6 @@ def test_ids_are_any_text(client):
         assert [one["id"] for one in first] == [name]
     found = client.get("/api/nodes", params={"prefix": "<SCR"}).json()["nodes"]
     assert [one["id"] for one in found] == [SCRIPT]
-
-
-def test_every_answer_is_as_described(client):
-    description = client.get("/openapi.json").json()
-    assert set(description["paths"]) == set(ANSWERS)
-    schemas = description["components"]["schemas"]
-    for path, kind in ANSWERS.items():
-        ((method, told),) = description["paths"][path].items()
-        if method == "post":
-            answer = client.post(path, json={"id": SCRIPT, "features": CHANGE})
-            body = told["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-            assert set(schemas[body.rsplit("/", 1)[1]]["properties"]) == {"id", "features"}
-        else:
-            required = [one["name"] for one in told.get("parameters", ()) if one["required"]]
-            answer = client.get(path, params=dict.fromkeys(required, SCRIPT))
-        assert answer.status_code == 200
-        msgspec.json.decode(answer.content, type=kind)
-        reference = told["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
-        assert set(answer.json()) <= set(schemas[reference.rsplit("/", 1)[1]]["properties"])
-    text = json.dumps(description)
-    for name in [one.split('"')[0] for one in text.split("#/components/schemas/")[1:]]:
-        assert name in schemas
 
 
 @pytest.mark.parametrize(
@@ -186,13 +154,6 @@ def test_no_other_origin_reads_it(client):
     assert "unsafe" not in policy
     assert "default-src 'none'" in policy
     assert client.options("/api/change").status_code == 405
-
-
-def test_the_page_escapes_names(client):
-    page = client.get("/").text
-    assert page.count("<script") == 1
-    assert "http" not in page  # nothing comes from elsewhere
-    assert client.get("/files/page.js").headers["content-type"].startswith("text/javascript")
 
 
 def ask(app, path):

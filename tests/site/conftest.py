@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 
 ROOT = Path(__file__).parent.parent.parent
-# as `make docs`, but for the gallery, whose scripts tests/test_examples.py runs
+# as `make docs`, but for the gallery, whose scripts tests/test_gallery.py runs
 STRICT = "-q -W --keep-going -n -b html -D plot_gallery=0"
 
 

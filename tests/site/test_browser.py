@@ -39,8 +39,7 @@ def opened(browser, address, width, theme):
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "theme"), [("wide", "light"), ("narrow", "dark")])
 def test_pages_fit_and_make_no_errors(browser, address, width, theme):
     with opened(browser, address, width, theme) as page:
         grounds = set()

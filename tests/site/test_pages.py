@@ -21,7 +21,6 @@ api_pages = pytest.importorskip("api_pages", reason="Sphinx is not installed")
 sys.path.pop(0)
 
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src"}
-NO_PAGES = ("genindex.html", "py-modindex.html", "search.html")
 
 
 class Page(HTMLParser):
@@ -114,10 +113,9 @@ def public():
                 yield f"hoplite.{name}.{member}", getattr(value, member)
 
 
-@pytest.mark.parametrize("name", hoplite.__all__)
-def test_every_public_name_has_a_docstring(name):
+def test_every_public_name_has_a_docstring():
     lacking = [full for full, value in public() if not (inspect.getdoc(value) or "").strip()]
-    assert [each for each in lacking if each.split(".")[1] == name] == []
+    assert lacking == []
 
 
 def test_every_public_name_has_an_entry(pages, site):

@@ -36,13 +36,3 @@ def test_bytes_in_panels(folder, tmp_path):
     assert found["written"] == pytest.approx(expected.written, rel=0.05)
     assert found["panels"] == expected.panels
     assert found["read"] == pytest.approx(expected.read, rel=0.05)
-
-
-def test_more_workers_and_half_precision():
-    alone = cost(10**6, 10**8, 128, 4, 8 * 10**9)
-    four = cost(10**6, 10**8, 128, 4, 8 * 10**9, workers=4)
-    half = cost(10**6, 10**8, 128, 4, 8 * 10**9, number_bytes=2)
-    assert (alone.panels, four.panels) == (1, 4)
-    assert four.shared > alone.shared
-    assert alone.files - half.files == 4 * 10**6 * 128 * 2
-    assert alone.flops == four.flops == half.flops == 2 * 4 * (10**8 + 10**6) * 128

@@ -136,24 +136,6 @@ def test_a_panel_without_its_record_is_computed_again(made, stores):
     assert stores.all_bytes(folder) == before
 
 
-def test_panels_in_any_order_and_what_they_report(made, stores):
-    _, folder, before = made
-    for hop in (1, 2, 3):
-        shutil.rmtree(folder / f"v0/hops/h{hop}")
-    manifest, noted = read_manifest(folder), []
-    for panel in (2, 0, 1, 2):
-        run_panel(folder, manifest, panel, 8 * 10**9, lambda *place: noted.append(place))
-    assert noted == [(panel, hop) for panel in (2, 0, 1) for hop in (1, 2, 3)]
-    assert stores.all_bytes(folder) == before
-    shutil.rmtree(folder / "v0/hops/h3")
-    path = folder / "v0/operator/indices.npy"
-    content = bytearray(path.read_bytes())
-    content[-2] = 127
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match=r"operator is missing or damaged"):
-        run_panel(folder, manifest, 0, 8 * 10**9)
-
-
 def test_another_graph_is_refused(made, graphs):
     graph, folder, _ = made
     with pytest.raises(StoreError, match="use another --out"):
@@ -224,13 +206,6 @@ def test_a_manifest_that_contradicts_itself(made, change):
         edit(path, **change)
     with pytest.raises(StoreError, match="damaged"):
         HopStore.open(folder)
-
-
-def test_missing_hops_are_reported_at_once(made):
-    _, folder, _ = made
-    edit(folder / "manifest.json", hops=10**5)
-    with pytest.raises(StoreError, match=r"is not complete .* the first of 299,991"):
-        HopStore.open(folder).require_complete()
 
 
 def test_more_blocks_than_can_be_kept(graphs, tmp_path, monkeypatch):

@@ -69,17 +69,6 @@ def test_operator_and_adjacency_equal_memory(
     )
 
 
-def test_a_real_graph(cora, stores, tmp_path):
-    store = propagate(cora, tmp_path / "s", hops=2)
-    assert np.array_equal(store.read(0, cora.num_nodes), stores.in_memory(cora, hops=2))
-    assert np.array_equal(store.labels, cora.labels)
-    assert np.array_equal(store.split.train, cora.split.train)
-    assert np.array_equal(store.split.test, cora.split.test)
-    assert store.split.note == cora.split.note
-    assert store.class_names == cora.class_names
-    assert (store.num_nodes, store.num_features, store.hops) == (2708, 1433, 2)
-
-
 def test_threads_do_not_matter(graphs, stores, tmp_path):
     graph = graphs(2000, 40, density=0.05, dtype=np.float32)
     for threads in (1, 2, 8):

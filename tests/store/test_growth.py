@@ -162,23 +162,6 @@ def test_few_rows_are_computed(local_case, basis, operator):
     assert grown == made
 
 
-@pytest.mark.parametrize("missing", [1, 2, 3])
-def test_with_fewer_rows_it_would_be_wrong(local_case, monkeypatch, missing):
-    """Hop i in the rows of B_{i-1} alone is another one."""
-    compute = growth._Update._compute
-
-    def fewer(self, panel, balls, local):
-        if missing == 3:
-            local = local[np.searchsorted(balls[3], balls[2])]
-        compute(self, panel, [*balls[:missing], balls[missing - 1], *balls[missing + 1 :]], local)
-
-    monkeypatch.setattr(growth._Update, "_compute", fewer)
-    _, grown, made = local_case()
-    wrong = {Path(name).parent.name for name in made if made[name] != grown[name]}
-    assert f"h{missing}" in wrong
-    assert "operator" not in wrong
-
-
 def test_without_memory_for_the_short_way(local_case, monkeypatch):
     monkeypatch.setattr(growth, "ENTRY_BYTES", 10**12)
     ways, grown, made = local_case()

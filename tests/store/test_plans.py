@@ -1,38 +1,23 @@
 """Plans, costs and progress of stores, and what half precision keeps."""
 
-import itertools
-import math
 import mmap
-import shutil
 
 import numpy as np
 import pytest
 
-from hoplite import Graph, HopliteWarning
-from hoplite.engine.backend import has_native
+from hoplite import Graph
 from hoplite.errors import ConfigError
 from hoplite.machine import format_bytes, parse_bytes, used_memory
-from hoplite.store import building, opening, propagate
+from hoplite.store import opening, propagate
 from hoplite.store.blocks import decode, encode
-from hoplite.store.building import run_panel
 from hoplite.store.cost import (
-    Cost,
     Sizes,
-    cost,
     panel_width,
     part_entries,
-    planned_use,
     rows_per_block,
 )
-from hoplite.store.manifest import read_manifest
 
-needs_native = pytest.mark.skipif(not has_native(), reason="sizes are those of the C++ core")
 MB = 10**6
-
-
-def test_planned_use_goes_in_steps():
-    steps = [planned_use(held * MB) // MB for held in (0, 140, 141, 200, 201, 320)]
-    assert steps == [140, 140, 200, 200, 260, 320]
 
 
 @pytest.mark.parametrize("nodes", [1, 1000, 10**6, 10**8])
@@ -94,47 +79,6 @@ def test_used_memory_is_that_of_the_process():
     block.close()
 
 
-@needs_native
-def test_costs_by_hand():
-    n, e, d, k = 1000, 5000, 40, 3
-    adjacency, features = 8 * (n + 1) + 8 * e, 4 * n * d
-    operator, kept = adjacency + 8 * n, 4 * n * d * k
-    assert cost(n, e, d, k, 10**9) == Cost(
-        graph=adjacency + features,
-        operator=operator,
-        files=operator + features + kept,
-        panels=1,
-        passes=1,
-        read=5 * adjacency + 3 * features + 2 * operator,
-        written=operator + features + kept,
-        shared=operator + features + kept,
-        flops=2 * k * (e + n) * d,
-        gathered=k * ((e + n) * (4 * d + 8) + features),
-    )
-    tight = cost(10**6, 5 * 10**7, 600, 2, 140 * MB + 10**9, longest_row=50)
-    width = panel_width(Sizes.of(10**6, 5 * 10**7, 50, 600), 10**9)
-    assert tight.panels == math.ceil(600 / width) > 1
-    assert tight.passes == 2 * tight.panels
-    many = cost(10**5, 10**6, 400, 2, 140 * MB + 4 * 10**9, workers=3)
-    assert (many.panels, many.passes) == (3, 3)
-
-
-def test_an_operator_that_does_not_fit_goes_by_in_ranges(graphs, tmp_path, monkeypatch):
-    data = propagate(graphs(n=12), tmp_path / "s", hops=1).data
-    read, part = [], building._part
-    monkeypatch.setattr(
-        building, "_part", lambda files, *ends: read.append(ends) or part(files, *ends)
-    )
-    for entries in (10**6, 9):
-        shutil.rmtree(data / "hops" / "h1")
-        monkeypatch.setattr(building, "part_entries", lambda *_, entries=entries: entries)
-        run_panel(tmp_path / "s", read_manifest(tmp_path / "s"), 0, 10**9)
-    assert read[0] == (0, 12)
-    assert len(read) > 3
-    assert [start for start, _ in read[1:]] == [0, *(stop for _, stop in read[1:-1])]
-    assert read[-1][1] == 12
-
-
 def test_bfloat16_is_rounded_as_torch_rounds():
     bits = np.random.default_rng(0).integers(0, 2**31, 5000, dtype=np.uint32)
     ties = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0xBF818000], np.uint32)
@@ -169,25 +113,3 @@ def test_hops_of_zeros_in_half_precision_are_finished(tmp_path):
     before = (tmp_path / "s/v0/hops/h1/r000000-c0000.npy").stat().st_mtime_ns
     assert propagate(graph, tmp_path / "s", **settings).complete
     assert (tmp_path / "s/v0/hops/h1/r000000-c0000.npy").stat().st_mtime_ns == before
-
-
-def test_a_disk_that_is_too_small_is_told_in_bytes(graphs, stores, tmp_path, monkeypatch):
-    graph, settings = graphs(23, 7, dtype=np.float32), {"hops": 2, "dtype": "float16"}
-    stores.cut(graph, tmp_path / "s", 4, 3, **settings)
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=10))
-    with pytest.warns(HopliteWarning, match="the store needs") as warned:
-        propagate(graph, tmp_path / "s", **settings)
-    needed = sum(path.stat().st_size for path in (tmp_path / "s/v0/hops").rglob("*.npy"))
-    assert f"the store needs {format_bytes(needed)} more" in str(warned[0].message)
-
-
-def test_the_share_rises_with_every_block(graphs, stores, tmp_path):
-    graph = graphs(23, 7, dtype=np.float32)
-    stores.cut(graph, tmp_path / "s", 4, 3, hops=2)
-    told = []
-    propagate(graph, tmp_path / "s", hops=2, progress=lambda what, share: told.append(share))
-    assert told == sorted(told)
-    assert told[-1] == 1
-    assert len(set(told)) >= 6 + 2 * 3  # a share for each row of blocks of X, and for each panel
-    assert all(abs(a - b) < 0.2 for a, b in itertools.pairwise(told))

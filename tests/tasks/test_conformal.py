@@ -3,7 +3,6 @@
 import math
 import warnings
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +27,6 @@ from hoplite.models.trained import CONFORMAL
 from hoplite.predictions import predict_table
 from hoplite.tasks import Conformal, conformal, find_task
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "graphs"
 OPTIONS = {"hops": 2, "dropout": 0, "lr": 0.2, "epochs": 30}
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error, r2_score
+from sklearn.metrics import accuracy_score
 from tests.examples import examples
 from torch.nn.functional import (
     binary_cross_entropy_with_logits,
@@ -20,7 +20,6 @@ from torch.nn.functional import (
 from hoplite.tasks import find_task
 from hoplite.tasks.losses import BLOCK_NUMBERS
 from hoplite.tasks.multiclass import Multiclass
-from hoplite.tasks.regression import Regression
 
 TASKS = {
     "multiclass": find_task("multiclass"),
@@ -178,24 +177,6 @@ def test_accuracy_takes_the_first_of_equal_outputs(seed, rows, m, digits):
         assert accuracy == accuracy_score(targets, task.predict(logits))
     judge = torch.tensor(logits).argmax(dim=1).numpy() == targets
     assert task.measured(Multiclass().tally(logits, targets)) == (judge.mean(),)
-
-
-def test_metrics_are_those_of_scikit_learn():
-    rng = np.random.default_rng(2)
-    logits, targets, _ = untidy_rows("multilabel", rng, 80, 4, 1)
-    task = TASKS["multilabel"]
-    micro, whole = task.measured(task.tally(logits, targets))
-    predicted = task.predict(logits)
-    assert micro == pytest.approx(f1_score(targets, predicted, average="micro"))
-    assert whole == accuracy_score(targets, predicted)
-
-    values = rng.standard_normal(50) * 3 + 100
-    regression = Regression().fitted(values[:30], 1)
-    outputs = rng.standard_normal((50, 1)).astype(np.float32)
-    r2, mae = regression.measured(regression.tally(outputs, regression.targets(values, 1)))
-    predicted = regression.predict(outputs)
-    assert r2 == pytest.approx(r2_score(values, predicted), rel=1e-9)
-    assert mae == pytest.approx(mean_absolute_error(values, predicted), rel=1e-9)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 1000])

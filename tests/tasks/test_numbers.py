@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn import metrics
 from sklearn.dummy import DummyRegressor
-from sklearn.linear_model import Ridge
 
 from hoplite import (
     Graph,
@@ -70,18 +69,6 @@ def test_figures_and_baseline_are_those_of_scikit_learn(priced):
     )
     same = train(priced, "lgc", **OPTIONS).model
     np.testing.assert_allclose(fitted.predict(split.test), same.predict(priced)[split.test])
-
-
-def test_the_squared_loss_is_ridge_regression(priced):
-    decay, n = 0.3, len(priced.split.train)
-    options = OPTIONS | {"optimizer": "lbfgs", "lr": 1, "weight_decay": decay, "bias": False}
-    alone = priced.with_split(Split(priced.split.train))
-    found = train(alone, "sgc", **options).model.predict(priced)
-    hops = Propagation(priced, hops=2).hop_features()[-1]
-    y = priced.labels[priced.split.train]
-    ridge = Ridge(alpha=decay * n / 2, fit_intercept=False)  # mean (z - t)^2 + decay / 2 |theta|^2
-    ridge.fit(hops[priced.split.train], (y - y.mean()) / y.std())
-    np.testing.assert_allclose(found, y.mean() + y.std() * ridge.predict(hops), rtol=1e-5)
 
 
 def test_labels_by_kind():

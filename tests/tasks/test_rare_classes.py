@@ -50,17 +50,6 @@ def test_a_weight_of_two_is_the_node_twice():
     np.testing.assert_allclose(with_train.model.weights["theta"].T, weighted.coef_)
 
 
-def test_weights_of_the_training_nodes_alone():
-    graph = scattered_graph()
-    each = np.zeros(graph.num_nodes)
-    each[graph.split.train] = np.random.default_rng(1).random(len(graph.split.train)) + 0.1
-    ones = np.where(each > 0, each, 1.0)
-    found, wanted = (train(graph, "lgc", **OPTIONS, sample_weight=w) for w in (each, ones))
-    for curve in ("train_loss", "val_loss"):
-        np.testing.assert_array_equal(found.runs[0].history[curve], wanted.runs[0].history[curve])
-    assert found.test_accuracy == wanted.test_accuracy
-
-
 @pytest.mark.parametrize("batch", [0, 4])
 def test_balanced_is_scikit_learns_in_memory_and_from_a_store(tmp_path, batch):
     graph = scattered_graph()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from hoplite import Graph, Split
-from hoplite.training import NodeSet
 
 
 def scattered_graph():
@@ -20,8 +19,3 @@ def scattered_graph():
     split = Split([59, *order[:12], 5, 40], order[12:30], order[30:])
     weights = rng.uniform(0.1, 5, len(edges))
     return Graph.from_edges(edges, features, labels, weights=weights, split=split)
-
-
-def parts_of(graph):
-    split = graph.split
-    return [NodeSet(part, graph.labels[part]) for part in (split.train, split.val, split.test)]

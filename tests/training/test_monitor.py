@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from tests.examples import examples
-from tests.training.scattered import scattered_graph
 from tests.untidy import UNTRAINED, graphs
 
-from hoplite import Graph, LGCClassifier, Split, load, train
+from hoplite import Graph, Split, train
 
 NAMES = {
     "accuracy": "accuracy",
@@ -90,16 +89,3 @@ def test_a_rare_class_is_learned_although_accuracy_does_not_rise():
     predicted = auc.model.predict(graph)[nodes]
     f1 = f1_score(graph.labels[nodes], predicted, average="macro")
     assert told["macro_f1"].mean == pytest.approx(f1)
-
-
-def test_the_papers_rule_is_asked_for():
-    result = train(load("cora"), "sgc", hops=2, epochs=30, seeds=2, tie="first")
-    for run in result.runs:
-        assert run.best_epoch == int(run.history["val_accuracy"].argmax()) + 1
-    graph = scattered_graph()
-    labels = graph.labels
-    parts = [(part, labels[part]) for part in (graph.split.train, graph.split.val)]
-    fitted = LGCClassifier(graph, hops=1, epochs=20, dropout=0).fit(*parts[0], validation=parts[1])
-    alike = train(graph, "lgc", hops=1, epochs=20, dropout=0)
-    assert alike.training_config.tie == "loss"
-    np.testing.assert_array_equal(fitted.model_.logits(graph), alike.model.logits(graph))

@@ -1,6 +1,5 @@
 """Training from a hop store: the same as in memory, within the memory that was given."""
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -14,13 +13,11 @@ import hoplite
 from hoplite import ConfigError, TrainingConfig, machine, model_config
 from hoplite.engine import dense
 from hoplite.engine.backend import use_threads
-from hoplite.engine.evaluation import KeptHops, KeptRows
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model
 from hoplite.store import HopStore, propagate
 from hoplite.tasks import find_task
 from hoplite.training import NodeSet, Run, stored, train_runs
-from hoplite.training.objective import Problem
 from hoplite.training.sets import weighted_sets
 from hoplite.training.stored import HopRows
 
@@ -144,16 +141,6 @@ def test_lbfgs_takes_the_same_steps_in_memory_and_from_a_store(untidy, model, op
     np.testing.assert_allclose(source.logits(built, results[1].weights), logits, atol=1e-5)
 
 
-def test_lbfgs_of_hops_that_do_not_fit_is_close(graph, store):
-    """Weights first has other sums: the first steps agree until line searches amplify rounding."""
-    training = TrainingConfig(optimizer="lbfgs", dropout=0, epochs=1, lr=1, weight_decay=1e-2)
-    built, sets = build(graph), shuffled_sets(graph)
-    far = dataclasses.replace(training, order="weights-first")
-    one, other = (in_memory(graph, built, own, sets) for own in (training, far))
-    np.testing.assert_allclose(one.history["train_loss"], other.history["train_loss"], rtol=1e-6)
-    np.testing.assert_allclose(one.history["val_loss"], other.history["val_loss"], rtol=1e-2)
-
-
 @pytest.mark.usefixtures("short_ranges")
 @pytest.mark.parametrize(
     ("task", "loss"),
@@ -199,13 +186,6 @@ def test_mini_batches(graph, store, model, kept, monkeypatch):
         assert_same(one, from_store(store, built, training, sets), 3e-6)
 
 
-def test_a_batch_of_all_rows_is_the_full_step(graph, store):
-    built, sets = build(graph), shuffled_sets(graph)
-    full = from_store(store, built, TrainingConfig(dropout=0, epochs=5), sets)
-    batched = from_store(store, built, TrainingConfig(dropout=0, epochs=5, batch=10**9), sets)
-    assert_same(full, batched)
-
-
 @pytest.mark.usefixtures("short_ranges")
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("batch", [0, 4])
@@ -220,35 +200,6 @@ def test_memory_and_threads_change_no_bit(graph, store, model, batch, monkeypatc
     assert all(one == found[0] for one in found)
     with pytest.raises(ConfigError, match="this training needs"):
         from_store(store, built, training, sets, least - 1)
-
-
-@pytest.mark.usefixtures("short_ranges")
-@pytest.mark.parametrize("model", MODELS)
-def test_one_pass_equals_evaluation_and_gradient(graph, store, model):
-    """Of nodes in no order, one of them twice, each with a weight; and of the first rows alone."""
-    rng = np.random.default_rng(5)
-    nodes = np.append(rng.permutation(90)[:40], 17)
-    part = NodeSet(nodes, rng.integers(0, 3, 41), rng.uniform(0, 2, 41))
-    built, task = build(graph, model), find_task("multiclass")
-    weights, bias = built.initial(rng), rng.normal(size=3).astype(np.float32)
-    order, filter = HopRows(store, built).order(built, nodes), built.filter(weights)
-    own = Problem.of(HopRows(store, built), task, {"train": part}, 3).train
-    measured, by_bias, by_filter = order.loss_and_gradient(filter, bias, task, own)
-
-    hops = Propagation.of(graph, built.config, np.float32).hop_features(nodes)
-    expected = KeptHops(hops[built.hops_read]).evaluate(built.filter_of_hops(weights))
-    logits = expected.values + bias
-    loss, outer = task.loss_and_gradient(logits, own.targets, own.weights)
-    assert measured.loss == pytest.approx(loss, abs=1e-6)
-    np.testing.assert_array_equal(measured.tally, task.tally(logits, own.targets))
-    np.testing.assert_allclose(by_bias, outer.sum(axis=0), atol=1e-6)
-    evaluation = order.evaluate(filter, count=30)
-    np.testing.assert_allclose(evaluation.values, expected.values[:30], atol=1e-5)
-    for given, found in ((outer, by_filter), (outer[:30], evaluation.gradient(outer[:30]))):
-        wanted = expected.gradient(given)
-        np.testing.assert_allclose(found.maps, wanted.maps, atol=1e-5)
-        if not filter.fixed and filter.coefficients is not None:
-            np.testing.assert_allclose(found.coefficients, wanted.coefficients, atol=1e-4)
 
 
 def test_only_needed_hops_and_rows_are_read(graph, store, monkeypatch):
@@ -309,33 +260,6 @@ def test_rows_and_chunks_in_any_order(graph, store, kept, monkeypatch):
     assert next(iter(source.chunks(None, [0])))[1].shape[1] < 90
 
 
-def test_rows_stay_only_while_they_are_used(graph, store):
-    built = build(graph)
-    source = HopRows(store, built)
-    spare = source._shelf._spare
-    order = source.order(built, np.arange(50))
-    order.evaluate(built.filter(built.initial(np.random.default_rng(0))))
-    assert not source._shelf.fits(spare)
-    del order
-    assert source._shelf.fits(spare)
-
-
-def test_fixed_filters_keep_one_number_for_all_hops(graph, store):
-    source, built = HopRows(store, build(graph, "ppr")), build(graph, "ppr")
-    order = source.order(built, np.arange(50))
-    order.evaluate(built.filter(built.initial(np.random.default_rng(0))))
-    assert order._rows.kept_bytes == 4 * 50 * 7
-    assert isinstance(order.part(np.arange(5)), KeptRows)
-
-
-def test_groups_of_ranges_depend_on_the_rows_alone(graph, store, short_ranges, monkeypatch):
-    rows = HopRows(store, build(graph)).order(build(graph), None)._rows
-    assert [len(shard) for shard in rows.shards] == 30 * [1]
-    monkeypatch.setattr(stored, "SHARDS", 4)
-    assert [len(shard) for shard in rows.shards] == [7, 8, 7, 8]
-    assert [number for shard in rows.shards for number in shard] == list(range(30))
-
-
 def test_train_takes_a_store_or_its_path(graph, store):
     options = {"optimizer": "lbfgs", "epochs": 3, "lr": 1, "standardize": True, "bias": True}
     found = hoplite.train(str(store.folder), "lgc", **options)
@@ -386,15 +310,6 @@ def test_the_command_takes_a_store(graph, store, tmp_path):
     model = hoplite.TrainedModel.load(tmp_path / "model")
     expected = hoplite.train(graph, "sgc", hops=2, epochs=4, seeds=2, dropout=0)
     np.testing.assert_allclose(model.logits(graph), expected.model.logits(graph), atol=1e-4)
-    for wrong, sentence in [
-        (["--dropout", 0.5], "set dropout to 0"),
-        (["--hops", 9], "hops is 9 but"),
-        (["--batch", 4, "--standardize"], "standardize needs"),
-    ]:
-        done = command("train", store.folder, *wrong)
-        assert done.returncode == 2
-        assert sentence in done.stderr
-        assert "Traceback" not in done.stderr
 
 
 MEASURE = r"""
