@@ -35,7 +35,6 @@ EXECUTORS = ("threads", "processes")  # the workers of a search
 # options that need X itself in every step; hop features do not suffice
 NEED_FEATURES = ("dropout", "drop_nodes", "output_dropout", "consistency")
 NEED_VALIDATION = ("threshold", "calibrate", "correct_smooth", "refit")
-NEED_SPLIT = ("correct_smooth", "refit")  # for which cross-validation is not enough
 TABLE_FORMATS = (".parquet", ".csv")
 MAX_HOPS = 100_000
 MAX_LBFGS_RATE = 1e12  # the line search goes up to 1e25 times as far, and float32 up to 3e38
@@ -327,9 +326,9 @@ class TrainingConfig(Checked):
         """Whether accuracy is given up on purpose for classes that are rare."""
         return self.class_weight != "none" or self.threshold != "half"
 
-    def check_validated(self, has_validation: bool, remedy: str, *, folds: bool = False) -> None:
-        """ConfigError if an option needs validation nodes and there are none, or only ``folds``."""
-        for name in NEED_SPLIT if folds else NEED_VALIDATION:
+    def check_validated(self, has_validation: bool, remedy: str) -> None:
+        """ConfigError if an option needs validation nodes, or folds, and there are none."""
+        for name in NEED_VALIDATION:
             changed = getattr(self, name) != type(self).__dataclass_fields__[name].default
             if changed and not has_validation:
                 raise ConfigError(f"requires a validation split; {remedy}, or leave it out.", name)

@@ -54,7 +54,8 @@ from hoplite.models.trained import TrainedModel
 from hoplite.nets.hlgc import HyperLGC
 from hoplite.search.halving import AutoResult, auto, check_fixed
 from hoplite.tasks import Task, find_task, task_of
-from hoplite.training.fit import count_folds, fit
+from hoplite.training.fit import fit
+from hoplite.training.folds import count_folds
 from hoplite.training.runs import Run
 from hoplite.training.sets import NodeSet, checked_weights
 
@@ -114,10 +115,8 @@ class NodeEstimator(BaseEstimator):
         model_config, training_config = split_options(self.model_class.name, options)
         training_config.warn_of_nothing()
         known = val is not None and len(val) > 0
-        folds = count_folds(
-            training_config, {"train": train} | ({} if val is None else {"val": val})
-        )
-        training_config.check_validated(known, "pass validation=(nodes, y)", folds=folds > 0)
+        known = known or count_folds(training_config, {"train": train}) > 0
+        training_config.check_validated(known, "pass validation=(nodes, y)")
         weights = checked_weights(sample_weight, len(train))
         sets = {"train": NodeSet(train.nodes, train.labels, weights)}
         sets |= {} if val is None else {"val": val}
@@ -195,9 +194,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         ``predict_proba`` give such matrices then.
 
         With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training
-        stops early and keeps the epoch that is best on it; without, all ``epochs`` are trained and
-        the last one is kept. A node counts its ``sample_weight``, and what ``class_weight`` says of
-        its value of y.
+        stops early and keeps the epoch that is best on it; without, ``folds`` of the nodes choose
+        it, and with ``folds=0`` the last one is kept. A node counts its ``sample_weight``, and what
+        ``class_weight`` says of its value of y.
         """
         graph = graph_of(self)
         given = nodes
@@ -337,8 +336,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         """Learn from the numbers ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
 
         With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training
-        stops early and keeps the epoch that is best on it; without, all ``epochs`` are trained and
-        the last one is kept. A node counts its ``sample_weight``.
+        stops early and keeps the epoch that is best on it; without, ``folds`` of the nodes choose
+        it, and with ``folds=0`` the last one is kept. A node counts its ``sample_weight``.
         """
         train = self._values(nodes, y, "y")
         if sample_weight is not None:

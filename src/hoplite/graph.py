@@ -41,7 +41,6 @@ else:
 
 PARTS = ("train", "val", "test")
 PIECE = 1 << 22  # numbers of X read at a time
-MAX_FOLDED = 10_000  # labels that folds are made of; beyond, a part of them is enough to validate
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +55,6 @@ class Split:
         How the split was made, for reports.
     seed : int, optional
         The seed that it was drawn with; None if somebody stated it.
-    drawn : bool, default False
-        Whether it was drawn because the data has no split of its own, so that training may use its
-        nodes better: :func:`hoplite.train` cross-validates.
 
     >>> Split(train=[2, 0], val=[1]).train
     array([0, 2])
@@ -71,7 +67,6 @@ class Split:
     test: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     note: str = ""
     seed: int | None = None
-    drawn: bool = False
     mask_lengths: tuple[int, ...] = field(default=(), init=False, repr=False)  # of boolean parts
 
     def __post_init__(self) -> None:
@@ -95,23 +90,6 @@ class Split:
         """The note and the seed, for reports."""
         seed = "" if self.seed is None else f"seed {self.seed}"
         return ", ".join(text for text in (self.note, seed) if text)
-
-    def for_training(self) -> Split:
-        """The split that a training uses: itself, or more of the nodes of one that was ``drawn``.
-
-        All of up to 10,000 nodes train, and folds of them validate; of more, those that would test
-        train, too.
-
-        >>> Split([0, 1], [2], [3], drawn=True).for_training().sizes()
-        {'train': 4, 'val': 0, 'test': 0}
-        """
-        if not self.drawn:
-            return self
-        rest = np.concatenate([self.train, self.test])
-        if len(rest) + len(self.val) <= MAX_FOLDED:
-            both = np.concatenate([rest, self.val])
-            return Split(both, note="all labels, in folds", seed=self.seed)
-        return Split(rest, self.val, note="holdout", seed=self.seed)
 
     def sizes(self) -> dict[str, int]:
         """Number of nodes per part."""

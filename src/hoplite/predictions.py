@@ -227,13 +227,9 @@ def _split_parts(model: TrainedModel, data: NodeData) -> np.ndarray | None:
 
     One that was drawn for the data, as its note says, is known if the training had the same.
     """
-    for split in (data.split, data.split.for_training()):
-        facts = split_facts(split)
-        if split.seed is None or model.training.get(SPLIT, facts) == facts:
-            break
-    else:
-        return None
-    if not any(split.sizes().values()):
+    split, facts = data.split, split_facts(data.split)
+    known = split.seed is None or model.training.get(SPLIT, facts) == facts
+    if not known or not any(split.sizes().values()):
         return None
     found = np.full(data.num_nodes, len(PARTS), np.int8)
     for number, part in enumerate(PARTS):

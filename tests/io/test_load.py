@@ -75,9 +75,10 @@ def test_the_seed_reaches_the_split(tmp_path):
     rows = "".join(f"{i},{i % 2},{i}\n" for i in range(40))
     (folder / "nodes.csv").write_text(f"id,label,x\n{rows}")
     (folder / "edges.csv").write_text("source,target\n0,1\n")
-    assert load(folder).split.description == "stratified 60/20/20, seed 0"
-    assert load(folder, seed=3).split.seed == 3
-    assert load(folder).split.train.tolist() != load(folder, seed=3).split.train.tolist()
+    assert load(folder).split.sizes() == {"train": 40, "val": 0, "test": 0}  # none is drawn
+    assert load(folder, seed=0).split.description == "stratified 60/20/20, seed 0"
+    assert load(folder, seed=3).split.sizes() == {"train": 24, "val": 8, "test": 8}
+    assert load(folder, seed=0).split.train.tolist() != load(folder, seed=3).split.train.tolist()
 
 
 def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):

@@ -129,15 +129,31 @@ def test_of_equal_penalties_the_strongest_is_taken():
     assert choose_epoch([failed, *steps[1:]], task) == 0
 
 
-def test_a_drawn_split_uses_every_label():
-    graph = untidy(sparse=False)
-    drawn = dataclasses.replace(graph.split, drawn=True)
-    result = hoplite.train(graph.with_split(drawn), "blocks", hops=1)
-    labelled = np.flatnonzero(graph.labels >= 0)
-    assert np.array_equal(result.graph.split.train, labelled)
-    assert result.out_of_fold
-    refit = hoplite.train(graph.with_split(drawn), "blocks", hops=1, refit=True)
-    assert refit.graph.split.sizes() == graph.split.sizes()
+def test_every_label_trains_and_a_part_of_many_is_held_out_first(monkeypatch):
+    graph = all_labels(untidy(sparse=False))
+    labelled = len(graph.split.train)
+    result = hoplite.train(graph, "blocks", hops=1, refit=True)
+    assert (result.out_of_fold, result.held_out) == (True, 0)
+    assert not result.training_config.refit  # folds end with all labels anyway
+    monkeypatch.setattr("hoplite.training.folds.MAX_FOLDED", 20)
+    result = hoplite.train(graph, "blocks", hops=1)
+    assert not result.out_of_fold
+    assert result.held_out == -(-labelled // 5)
+    assert result.training_config.refit
+    inside = fold_numbers(graph.labels[graph.split.train], 5, 0) == 0
+    parts = hoplite.Split(graph.split.train[~inside], graph.split.train[inside])
+    same = hoplite.train(graph.with_split(parts), "blocks", hops=1, refit=True)
+    weights = same.model.weights
+    assert all(np.array_equal(w, weights[name]) for name, w in result.model.weights.items())
+    assert result.metrics("val") == same.metrics("val")
+
+
+def test_correct_and_smooth_is_chosen_by_a_part_of_the_labels():
+    graph = all_labels(untidy(sparse=False))
+    result = hoplite.train(graph, "sgc", correct_smooth=True)
+    assert 0 < result.held_out < len(graph.split.train)
+    smooth = result.model.correct_smooth
+    assert smooth.idle or len(smooth.nodes) == len(graph.split.train)
 
 
 def test_test_nodes_are_left_unread():

@@ -107,8 +107,8 @@ DATA_OPTIONS = {
         int,
         "--split-seed",
         min=0,
-        help="Seed of the split, for node tables without a `split` column.",
-        show_default="0",
+        help="Seed of a stratified 60/20/20 split, for tables without a `split` column.",
+        show_default="all labels train",
     ),
     "split": _data_option(
         int, "--split-index", min=0, help="Which split of a .npz file with several, from 0."

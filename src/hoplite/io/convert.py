@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 KNOWN = "a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames"
 
 
-def converted(source: Any, /, *, seed: int = 0, prepare: Any = None, **options: Any) -> Any:
+def converted(
+    source: Any, /, *, seed: int | None = None, prepare: Any = None, **options: Any
+) -> Any:
     """``source`` as a Graph if it is another library's, and otherwise ``source`` itself.
 
     ``options`` are those of the ``from_...`` function that reads it; ``prepare`` is for those that
@@ -84,7 +86,7 @@ def from_scipy(
     labels: Any = None,
     *,
     split: Split | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     structural: int | None = None,
     link: bool = False,
     task: str | None = None,
@@ -230,8 +232,9 @@ def from_frames(
         Columns of ``edges`` if they have other names.
     features : sequence of str, optional
         The columns that are features; all others if not given.
-    seed : int, default 0
-        Of the split, if labels come without one.
+    seed : int, optional
+        Of a stratified 60/20/20 split of the labels, if they come without one; all of them train
+        if it is not given.
     structural : int, optional
         How many structural features; by default only a graph without features gets some.
     link : bool, default False
@@ -314,7 +317,7 @@ def _frames_graph(
     split: str | None = "split",
     features: Sequence[str] | None = None,
     prepare: Any = None,
-    seed: int = 0,
+    seed: int | None = None,
     name: str = "graph",
     **options: Any,
 ) -> Graph:
@@ -472,7 +475,7 @@ def _tensor_graph(
     directed: bool,
     *,
     split: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     structural: int | None = None,
     link: bool = False,
 ) -> Graph:
@@ -505,11 +508,11 @@ def _tensor_graph(
     return _finished(graph.for_task(task), seed, structural, link)
 
 
-def _finished(graph: Graph, seed: int, structural: int | None, link: bool) -> Graph:
+def _finished(graph: Graph, seed: int | None, structural: int | None, link: bool) -> Graph:
     """With a split if there are labels and none is given, and features if there are none."""
     known = known_labels(graph.labels).any()
     if known and not any(graph.split.sizes().values()):
-        graph = graph.with_split(stratified_split(graph.labels, seed))
+        graph = graph.with_split(stratified_split(graph.labels, seed or 0))
     return with_structural(graph, structural, link=link)
 
 

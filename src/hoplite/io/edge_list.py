@@ -39,7 +39,7 @@ _COMMENT = re.compile(rb"\s*([#%].*)?")
 
 
 def read_edge_list(
-    path: str | Path, *, seed: int = 0, prepare: Any = None, **options: Any
+    path: str | Path, *, seed: int | None = None, prepare: Any = None, **options: Any
 ) -> Graph:
     """Read edges, one per line: ``source target`` or ``source target weight``.
 
@@ -69,7 +69,7 @@ def read_edge_list(
 
 
 def read_matrix_market(
-    path: str | Path, *, seed: int = 0, prepare: Any = None, **options: Any
+    path: str | Path, *, seed: int | None = None, prepare: Any = None, **options: Any
 ) -> Graph:
     """Read an (n, n) matrix of edge weights, or a pattern of edges, in coordinate form.
 
@@ -98,7 +98,7 @@ def graph_with_nodes(
     edges: Table,
     ids: Callable[[], Sequence[Any]],
     reading: Reading,
-    seed: int,
+    seed: int | None,
 ) -> Graph:
     """The graph of the ``edges`` of a file, whose nodes are in a table next to it or just ``ids``.
 

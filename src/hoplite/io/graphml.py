@@ -18,7 +18,7 @@ MAX_BYTES = 1 << 30  # NetworkX takes several times as much memory
 _DAMAGE = (expat.ExpatError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
 
-def read_graphml(path: str | Path, *, seed: int = 0, **options: Any) -> Graph:
+def read_graphml(path: str | Path, *, seed: int | None = None, **options: Any) -> Graph:
     """Read one graph with NetworkX; attributes of nodes are columns, as in a node table.
 
     ``label`` and ``split`` mean what they do there, ``id`` is not a feature, ``weight`` of an edge

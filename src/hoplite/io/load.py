@@ -63,7 +63,7 @@ def load(
     source: Any,
     /,
     *,
-    seed: int = 0,
+    seed: int | None = None,
     split: int | None = None,
     structural: int | None = None,
     link: bool = False,
@@ -89,8 +89,10 @@ def load(
           frames, with the options of :func:`from_pyg` and the like.
 
         A name wins over a folder of the same name; write ``./cora`` for the folder.
-    seed : int, default 0
-        Of the split, where one has to be drawn, and of synthetic graphs.
+    seed : int, optional
+        Of a stratified 60/20/20 split of the labels, for tables without a split; all labelled nodes
+        of such tables train if it is not given. Of other formats without a split, and of synthetic
+        graphs, it is 0 by default.
     split : int, optional
         Which of several splits of a file to use; the first if not given.
     structural : int, optional
@@ -112,7 +114,8 @@ def load(
     >>> load("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
-    check_number("seed", seed, 0, whole=True)
+    if seed is not None:
+        check_number("seed", seed, 0, whole=True)
     for name, here in CALLED.items():
         if name in options:
             raise ConfigError(f"{name!r} is an option of the command line; give {here}= instead.")
@@ -138,7 +141,7 @@ def load(
 
 
 def _load(
-    source: str | os.PathLike[str], seed: int, split: int | None, options: dict[str, Any]
+    source: str | os.PathLike[str], seed: int | None, split: int | None, options: dict[str, Any]
 ) -> Graph:
     """By its name or from a path, without structural features."""
     name = source.lower() if isinstance(source, str) else ""
@@ -149,7 +152,7 @@ def _load(
         with _embedded(name) as path:
             return read_npz(path)
     if name.partition(":")[0] == REDDIT_LIKE:
-        return reddit_like(_scale(name), seed=seed)
+        return reddit_like(_scale(name), seed=seed or 0)
     if name == REDDIT and (folder := find_reddit()):
         return load_reddit(folder)
     if is_postgres(source) or options.get("nodes") or options.get("edges"):
@@ -165,7 +168,7 @@ def _load(
 
 
 def _load_path(
-    source: str | os.PathLike[str], seed: int, split: int | None, options: dict[str, Any]
+    source: str | os.PathLike[str], seed: int | None, split: int | None, options: dict[str, Any]
 ) -> Graph:
     path = Path(source)
     if source != "":  # Path("") is the current folder

@@ -84,7 +84,7 @@ def open_npz(path: str | os.PathLike[str], advice: str = "") -> Iterator[NpzFile
 def read_npz(
     path: str | os.PathLike[str],
     *,
-    seed: int = 0,
+    seed: int | None = None,
     split: int | None = None,
     prepare: Any = None,
     **options: Any,
@@ -152,7 +152,7 @@ NPZ = Format(
 
 
 def _read_plain(
-    file: NpzFile, seed: int, split: int | None, prepare: Any, options: dict[str, Any]
+    file: NpzFile, seed: int | None, split: int | None, prepare: Any, options: dict[str, Any]
 ) -> Graph:
     path = file.path
     given = {
@@ -188,7 +188,7 @@ def _read_plain(
         raise ValueError("the masks have different shapes; give one value per node")
     chosen = masked_split(masks, split, labels, f"from the masks of {path.name}")
     if chosen is None and labels is not None:
-        chosen = stratified_split(labels, seed)
+        chosen = stratified_split(labels, seed or 0)
     fitted = getattr(prepare, "preparation", prepare)
     fitted = fitted if isinstance(fitted, Preparation) else None
     directed = bool(given.get("directed")) or (fitted is not None and fitted.options.directed)

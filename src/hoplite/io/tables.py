@@ -77,7 +77,9 @@ INTEGER_TEXT = re.compile("(0|-?[1-9][0-9]{0,18})")  # as integers are written: 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
-def read_tables(source: Any, /, *, seed: int = 0, prepare: Any = None, **options: Any) -> Graph:
+def read_tables(
+    source: Any, /, *, seed: int | None = None, prepare: Any = None, **options: Any
+) -> Graph:
     """Read a node table and an edge table.
 
     Parameters
@@ -86,8 +88,9 @@ def read_tables(source: Any, /, *, seed: int = 0, prepare: Any = None, **options
         A folder with ``nodes`` and ``edges``, each ``.csv``, ``.tsv``, ``.csv.gz``, ``.parquet``,
         ``.jsonl`` or ``.xlsx``; a DuckDB or SQLite file or an Excel workbook with tables of these
         names; or a Postgres server, ``postgresql://...``.
-    seed : int, default 0
-        Of the stratified split that labels without a split get.
+    seed : int, optional
+        Of a stratified 60/20/20 split of the labels, if the table has none; all labelled nodes
+        train if it is not given.
     prepare : optional
         A trained model, a graph or a Preparation whose preparation is taken as it is; or a fitted
         transformer of scikit-learn, which gets the feature columns as an Arrow table.
@@ -163,7 +166,7 @@ def own_edges(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def graph_of(
-    work: Workspace, nodes: Table, edges: Table, reading: Reading, seed: int, name: str
+    work: Workspace, nodes: Table, edges: Table, reading: Reading, seed: int | None, name: str
 ) -> Graph:
     """The graph of two tables, in memory; without a feature column it has no features yet."""
     check_tables(nodes, edges, reading)
@@ -499,12 +502,16 @@ class NodeTable:
                 "task= in Python)."
             )
 
-    def split(self, labels: np.ndarray, seed: int) -> Split:
-        """The split of the table, a stratified one if it has none."""
+    def split(self, labels: np.ndarray, seed: int | None) -> Split:
+        """The split of the table; without one a stratified one of ``seed``, or all labels train."""
         if not self._labelled:
             return Split(note="none: there is no label column")
-        drawn = dataclasses.replace(stratified_split(labels, seed), drawn=True)
-        return self.own_split(labels) or drawn
+        own = self.own_split(labels)
+        if own is not None:
+            return own
+        if seed is not None:
+            return stratified_split(labels, seed)
+        return Split(np.flatnonzero(known_labels(labels)), note="all labelled nodes")
 
     def own_split(self, labels: np.ndarray) -> Split | None:
         """The split that the table has, None if it names no part."""
@@ -772,7 +779,7 @@ def import_tables(
     /,
     *,
     memory: int,
-    seed: int = 0,
+    seed: int | None = None,
     progress: Callable[[str, float], None] | None = None,
     prepare: Any = None,
     **options: Any,
@@ -803,7 +810,7 @@ def import_tables(
             "directed and type keep directions and types of edges, which graphs on disk and hop "
             "stores do not know; train on tables in memory, or leave them out."
         )
-    stamp = [*_stamp(source), ["seed", seed]]
+    stamp = [*_stamp(source), ["seed", "none" if seed is None else seed]]
     stamp.append(["preparation", zlib.crc32(to_json(chosen).encode())])
     if is_disk_graph(out):
         with DiskGraph(out) as found:

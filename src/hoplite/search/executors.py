@@ -79,6 +79,7 @@ def train_trial(graph: Graph, trial: Trial, *, test: bool, check: Check) -> Fini
         score=SCORED if test else ["val"] if training.correct_smooth else [],
         progress=lambda _: check(),
         quiet=True,  # divergence is recorded instead
+        final=test,
     )
     figure, loss = run.judged
     scores = Scores(

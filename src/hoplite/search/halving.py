@@ -247,7 +247,8 @@ def decide(
     is never more than that, whatever D is, and larger ones may be.
     """
     best = min(finalists, key=lambda one: one.order)
-    node = 1 / len(graph.split.val) if monitor.percent else 0.0
+    judged = len(graph.split.val) or len(graph.split.train)  # in folds
+    node = 1 / judged if monitor.percent else 0.0
     equal, margins = [], []
     for one in [one for one in finalists if one.result.lost == best.result.lost]:
         margin = max(_error(best.result.scores, one.result.scores), node)

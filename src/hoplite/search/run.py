@@ -29,6 +29,7 @@ from hoplite.search.space import default_space, read_space
 from hoplite.search.trials import FinishedTrial, SearchFile, Trial
 from hoplite.store import open_data
 from hoplite.tasks import task_of
+from hoplite.training.folds import MIN_LABELS
 from hoplite.training.results import as_seeds
 from hoplite.training.scoring import check_after
 
@@ -221,8 +222,12 @@ def check_comparable(configurations: Sequence[Mapping[str, Any]]) -> None:
 
 
 def check_split(graph: Graph, *, test: bool = False) -> None:
-    """GraphError unless the split has training and validation nodes (for ``test``, test too)."""
-    for part in ("train", "val", "test") if test else ("train", "val"):
+    """GraphError unless the split has training nodes (for ``test``, the others, too).
+
+    Without validation nodes, folds of the training nodes compare, if these are enough.
+    """
+    needed = ["train", *(["val"] if len(graph.split.train) < MIN_LABELS else [])]
+    for part in ("train", "val", "test") if test else needed:
         if not getattr(graph.split, part).size:
             raise GraphError(f"the graph's split has no {part} nodes, which a search needs.")
 

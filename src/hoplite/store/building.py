@@ -80,7 +80,7 @@ def propagate(
     basis: str = "monomial",
     memory: str | int = "4GB",
     dtype: str = "float32",
-    seed: int = 0,
+    seed: int | None = None,
     progress: bool | Progress | None = False,
     cluster: str | None = None,
     **options: Any,
@@ -101,8 +101,8 @@ def propagate(
         of each worker, too.
     dtype : {"float32", "float16", "bfloat16"}
         How hops 1 to k are stored; what that costs is measured, see :meth:`HopStore.errors`.
-    seed : int
-        Of the split, for node tables without one.
+    seed : int, optional
+        As for :func:`hoplite.load`.
     progress : bool or callable
         True for a bar on standard error, or in a notebook; or called with what is being done and
         the share that is done.

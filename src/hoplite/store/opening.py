@@ -35,7 +35,7 @@ def open_data(
     source: Any,
     /,
     *,
-    seed: int = 0,
+    seed: int | None = None,
     split: int | None = None,
     structural: int | None = None,
     link: bool = False,
@@ -75,7 +75,7 @@ def open_data(
 
 
 def open_extended(
-    source: Any, new: Any, /, *, seed: int = 0, prepare: Any = None, **options: Any
+    source: Any, new: Any, /, *, seed: int | None = None, prepare: Any = None, **options: Any
 ) -> tuple[Graph, np.ndarray]:
     """As :func:`open_data`, with the nodes and edges of ``new`` besides; which nodes that names.
 
@@ -97,7 +97,7 @@ def opened_graph(
     source: Any,
     out: Path,
     budget: int,
-    seed: int,
+    seed: int | None,
     tell: Callable[[str, float], None],
     options: dict[str, Any],
 ) -> Iterator[tuple[GraphData, bool]]:

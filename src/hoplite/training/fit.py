@@ -26,7 +26,7 @@ from hoplite.graph import Split
 from hoplite.models import ModelConfig, build_model
 from hoplite.node_data import NodeData
 from hoplite.tasks import Task
-from hoplite.training.folds import MIN_LABELS, cross_validate
+from hoplite.training.folds import count_folds, cross_validate, hold_out
 from hoplite.training.runs import Report, Run, RunResult, require_result, train_runs
 from hoplite.training.scoring import SCORED, ScoredRun, check_after, scored_run
 from hoplite.training.sets import NodeSet, union, weighted_sets
@@ -81,6 +81,7 @@ def fit(
     score: Sequence[str] = SCORED,
     progress: Report | None = None,
     quiet: bool = False,
+    final: bool = True,
 ) -> list[ScoredRun]:
     """Train ``runs`` on the sets and score them.
 
@@ -103,6 +104,9 @@ def fit(
         The parts whose outputs are read at the end, "val" and "test"; nothing reads the others.
     quiet : bool
         Warn of nothing; divergence is in the results.
+    final : bool
+        Without validation nodes: whether the model is trained on all nodes, after folds or a
+        holdout have chosen; False if only their scores matter.
 
     Returns
     -------
@@ -113,11 +117,12 @@ def fit(
         if quiet:
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore", HopliteWarning)
+        runs, sets = hold_out(runs, sets, stored=data.stored is not None, final=final)
         training, texts = runs[0].config, class_texts or names
         task = task.with_loss(training.loss).fitted(sets["train"].labels, len(names))
         weighted = weighted_sets(sets, task, training, texts)
         validated, folds = len(sets.get("val", ())) > 0, count_folds(training, sets)
-        training.check_validated(validated, "give the graph some", folds=folds > 0)
+        training.check_validated(validated or folds > 0, "give the graph some")
         task.check_calibrate(training.calibrate)
         check_after(training, task, stored=data.stored is not None)
         if training.optimizer == "path" and data.stored is not None:
@@ -132,8 +137,9 @@ def fit(
         if folds:
             weigh = partial(weighted_sets, task=task, config=training, names=texts)
             crossed = cross_validate(
-                model, source, runs, sets["train"], task, weigh, folds=folds, progress=progress
-            )
+                model, source, runs, sets["train"], task, weigh, folds=folds, progress=progress,
+                final=final,
+            )  # fmt: skip
             results = [one.result for one in crossed]
             if not quiet:
                 require_result(results)
@@ -148,13 +154,6 @@ def fit(
             require_result(results)
         again = _refit(shared, results, sets, texts, progress)
         return [*map(scored_run, repeat(shared), results, again, repeat(score))]
-
-
-def count_folds(config: TrainingConfig, sets: Mapping[str, NodeSet]) -> int:
-    """Folds of the training nodes, 0 where validation nodes choose or the labels are too few."""
-    if len(sets.get("val", ())) or len(sets["train"]) < MIN_LABELS:
-        return 0
-    return config.folds if config.folds > 1 else 0
 
 
 def _source(

@@ -17,17 +17,19 @@ sets. They are those of models trained on (k - 1) / k of the labels, so they are
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hoplite.config import TrainingConfig
 from hoplite.labels import kind_of
 from hoplite.tasks import LOSS, Metric, Task
 from hoplite.training.runs import Report, Run, RunResult, train_runs
 from hoplite.training.sets import NodeSet
 
 MIN_LABELS = 10  # below, nothing can be learned from folds
+MAX_FOLDED = 10_000  # labels that folds are made of; beyond, one of them is enough to validate
 
 
 class CrossValidated(NamedTuple):
@@ -54,6 +56,49 @@ def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     return numbers
 
 
+def hold_out(
+    runs: Sequence[Run], sets: Mapping[str, NodeSet], *, stored: bool, final: bool
+) -> tuple[list[Run], dict[str, NodeSet]]:
+    """Where validation nodes are missing and folds do not serve: one fold of them validates.
+
+    That is with more than 10,000 training nodes, with Correct and Smooth, whose settings need
+    outputs of all nodes at once, and with a hop store, which would be read for every fold.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        The first one's seed deals out the nodes, for all.
+    sets : dict of NodeSet
+    stored : bool
+        Whether rows come from a hop store.
+    final : bool
+        Whether the model is trained again, on all nodes.
+
+    Returns
+    -------
+    runs, sets
+        As they are if folds serve or there are validation nodes; otherwise with a "val" part, and
+        runs that refit if ``final``.
+    """
+    config, train, parts = runs[0].config, sets["train"], dict(sets)
+    if not count_folds(config, sets):
+        return list(runs), parts
+    holds_out = len(train) > MAX_FOLDED or config.correct_smooth or stored
+    if holds_out:
+        inside = fold_numbers(np.asarray(train.labels), config.folds, runs[0].seed) == 0
+        parts |= {"train": train.at(~inside), "val": train.at(inside)}
+    refit = holds_out and final  # folds end with a training on all nodes
+    changed = [dataclasses.replace(run.config, refit=refit) for run in runs]
+    return [dataclasses.replace(r, config=c) for r, c in zip(runs, changed, strict=True)], parts
+
+
+def count_folds(config: TrainingConfig, sets: Mapping[str, NodeSet]) -> int:
+    """Folds of the training nodes, 0 where validation nodes choose or the labels are too few."""
+    if len(sets.get("val", ())) or len(sets["train"]) < MIN_LABELS:
+        return 0
+    return config.folds if config.folds > 1 else 0
+
+
 def cross_validate(
     model: Any,
     source: Any,
@@ -64,6 +109,7 @@ def cross_validate(
     *,
     folds: int,
     progress: Report | None = None,
+    final: bool = True,
 ) -> list[CrossValidated]:
     """Train every run on all nodes of ``train``, as its folds choose.
 
@@ -79,6 +125,8 @@ def cross_validate(
         Multiplies the weights of sets of nodes with those of their classes.
     folds : int
         k, at least 2.
+    final : bool
+        False keeps the model of the first fold instead of training on all nodes.
     """
     numbers = fold_numbers(np.asarray(train.labels), folds, runs[0].seed)
     trained: list[list[RunResult]] = []
@@ -87,12 +135,14 @@ def cross_validate(
         sets = weighted({"train": train.at(~inside), "val": train.at(inside)})
         trained.append(train_runs(model, source, runs, sets, progress=progress, task=task))
     chosen = [choose_epoch(parts, task) for parts in zip(*trained, strict=True)]
-    final = [
-        dataclasses.replace(run, config=dataclasses.replace(run.config, epochs=max(epoch, 1)))
-        for run, epoch in zip(runs, chosen, strict=True)
-    ]
-    sets = weighted({"train": train})
-    results = train_runs(model, source, final, sets, progress=progress, task=task)
+    results = trained[0]
+    if final:
+        whole = [
+            dataclasses.replace(run, config=dataclasses.replace(run.config, epochs=max(epoch, 1)))
+            for run, epoch in zip(runs, chosen, strict=True)
+        ]
+        sets = weighted({"train": train})
+        results = train_runs(model, source, whole, sets, progress=progress, task=task)
     found = []
     for i, (result, epoch) in enumerate(zip(results, chosen, strict=True)):
         parts = [of_fold[i] for of_fold in trained]

@@ -16,7 +16,6 @@ from hoplite.engine.orders import Plan
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
 from hoplite.formatting import Described, Description, Table, printable
-from hoplite.graph import MAX_FOLDED
 from hoplite.labels import AUTO, kind_of
 from hoplite.models import (
     HopBlocks,
@@ -44,7 +43,7 @@ from hoplite.structural import with_log_degree
 from hoplite.tasks import LOSS, Evaluation, Metric, Task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.fit import fit
-from hoplite.training.folds import MIN_LABELS
+from hoplite.training.folds import MAX_FOLDED, MIN_LABELS
 from hoplite.training.linear import plan_order
 from hoplite.training.runs import Run, TrainingProgress
 from hoplite.training.scoring import PROTOCOL, SCORED, ScoredRun, number
@@ -138,7 +137,16 @@ class TrainingResult(Described):
     @property
     def out_of_fold(self) -> bool:
         """Whether cross-validation stands for validation nodes."""
-        return not self.graph.split.val.size and "val" in self.best_run.outputs
+        return not self.graph.split.val.size and self._validated == len(self.graph.split.train)
+
+    @property
+    def held_out(self) -> int:
+        """Training nodes that validated, before the model was trained on all of them."""
+        return 0 if self.graph.split.val.size or self.out_of_fold else self._validated
+
+    @property
+    def _validated(self) -> int:
+        return len(self.best_run.outputs.get("val", ((),))[0])
 
     def intervals(self, part: str = "val") -> dict[str, tuple[float, float]]:
         """90 % intervals of the figures of the chosen run, by resampling the nodes of ``part``.
@@ -322,6 +330,7 @@ class TrainingResult(Described):
                 part: baseline.as_dict() for part in SCORED if (baseline := self.baseline(part))
             },
             "out_of_fold": self.out_of_fold,
+            "held_out": self.held_out,
             "candidates": {name: number(loss) for name, loss in self.candidates.items()},
             "intervals": self.intervals(self.judged_part),
             "unvalidated": self.unvalidated(),
@@ -341,6 +350,7 @@ def _described(result: TrainingResult) -> Description:
     tables = []
     if baseline is not None and parts:
         titles = PART_TITLES | ({"val": "out of fold"} if result.out_of_fold else {})
+        titles |= {"val": "held out"} if result.held_out else {}
         columns = ["figure", *[titles[part] for part in parts], "90 % interval", "baseline"]
         intervals = result.intervals(last)
         rows = [
@@ -409,7 +419,7 @@ def train(
     """Train ``model`` on ``graph``'s split, once per seed, and score each run on the test nodes.
 
     Without validation nodes, folds of the training nodes stand for them, see
-    :mod:`hoplite.training.folds`; so do all labelled nodes of tables without a split of their own.
+    :mod:`hoplite.training.folds`. All labelled nodes of tables without a split are training nodes.
 
     Parameters
     ----------
@@ -440,10 +450,6 @@ def train(
     data, model, options = with_default_model(open_data(graph, task=task), model, options)
     model_config, config = _resolve(data, model, options)
     config.warn_of_nothing()
-    own_split = config.refit or config.correct_smooth  # which need validation nodes
-    if data.split.drawn and data.stored is None and config.folds > 1 and not own_split:
-        data = data.in_memory().with_split(data.split.for_training())
-        config = dataclasses.replace(config, refit=data.split.val.size > 0)
     losses: dict[str, float] = {}
     if config.optimizer == "path" and asked["model"] is None and "hops" not in asked:
         losses, model, options = _compared(data, model, options, sample_weight)
@@ -474,6 +480,7 @@ def train(
             record_test=record_test,
             progress=report,
         )
+    config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
     result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses)
     log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
@@ -491,7 +498,7 @@ def _compared(
     one map for all hops is better where labels are few and neighbours alike. Without folds nothing
     is compared.
     """
-    if data.split.val.size or len(data.split.train) < MIN_LABELS:
+    if data.split.val.size or not MIN_LABELS <= len(data.split.train) <= MAX_FOLDED:
         return {}, model, options
     candidates: dict[str, tuple[str | type, dict[str, Any]]] = {
         plural(hops, "hop"): (model, options | {"hops": hops})
