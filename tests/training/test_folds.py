@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
+from sklearn.metrics import average_precision_score, log_loss
 from tests.training.test_path import LIKE_SKLEARN, columns_of, penalty_of, untidy
 
 import hoplite
@@ -174,6 +174,7 @@ def test_edges_that_tell_nothing_are_left_out(tmp_path):
     means = adjacency @ values / np.maximum(adjacency.sum(axis=1), 1)[:, None]
     lines = [f"n{a},n{b}" for a, b in ends.T]
     (tmp_path / "edges.csv").write_text("\n".join(["source,target", *lines]) + "\n")
+    gains = []
     for score, hops in ((values[:, 0], {0}), (means[:, 0], {1, 2, 5})):
         noisy = score / score.std() + rng.normal(0, 0.7, 400)
         rows = [
@@ -184,4 +185,21 @@ def test_edges_that_tell_nothing_are_left_out(tmp_path):
         result = hoplite.train(tmp_path)
         assert set(result.candidates) == {"0 hops", "1 hop", "2 hops", "PPR"}
         assert result.model_config.hops in hops
-    assert hoplite.train(tmp_path, hops=1).candidates == {}
+        gains.append(result.graph_gain)
+    useless, useful = gains
+    assert useless.graph - useless.features < 2 * useless.error
+    assert useful.graph - useful.features > 4 * useful.error
+    labels, outputs = result.best_run.outputs["val"]
+    rare = np.bincount(labels).argmin()
+    margins = (outputs[:, rare] - outputs[:, 1 - rare]).astype(float)
+    assert useful.graph == pytest.approx(average_precision_score(labels == rare, margins))
+    assert useful.baseline == pytest.approx((labels == rare).mean())
+    alone = hoplite.train(hoplite.load(tmp_path), "blocks", hops=0)
+    assert alone.graph_gain is None
+    labels, outputs = alone.best_run.outputs["val"]
+    margins = (outputs[:, rare] - outputs[:, 1 - rare]).astype(float)
+    assert useful.features == pytest.approx(average_precision_score(labels == rare, margins))
+    named = hoplite.train(tmp_path, hops=1)
+    assert named.candidates == {}
+    assert named.graph_gain.features == useful.features
+    assert named.summary()["graph_gain"]["features"] == useful.features

@@ -151,7 +151,7 @@ def _report(
         _print_classes(result.best_run)
         for name, text in _facts(result, summary).items():
             if text is not None:
-                console.print_line(f"{name}: {text}")
+                console.print_line(f"{name}{'' if name.endswith('?') else ':'} {text}")
         if out is None:
             console.print_note(
                 "Note: nothing was kept; --out FOLDER keeps the model and these scores."
@@ -171,6 +171,8 @@ def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | N
         facts["Correct and Smooth"] = result.model.correct_smooth.describe()
     if "protocol" in summary:
         facts["Protocol"] = f"{summary['protocol']}; validation scores are from before that"
+    if result.graph_gain is not None:
+        facts["Does the graph help?"] = result.graph_gain.describe()
     if run.threshold is not None:
         how = f"chosen by {result.training_config.threshold} on the validation nodes"
         facts["Threshold"] = f"{run.threshold:.3f}, {how}"

@@ -44,10 +44,11 @@ from hoplite.tasks import LOSS, Evaluation, Metric, Task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.fit import fit
 from hoplite.training.folds import MAX_FOLDED, MIN_LABELS
+from hoplite.training.gain import GraphGain
 from hoplite.training.linear import plan_order
 from hoplite.training.runs import Run, TrainingProgress
 from hoplite.training.scoring import PROTOCOL, SCORED, ScoredRun, number
-from hoplite.training.sets import checked_weights, node_sets
+from hoplite.training.sets import NodeSet, checked_weights, node_sets
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -56,6 +57,7 @@ log = logging.getLogger("hoplite.training")
 
 MAX_RUNS = 100_000
 RARE_SHARE = 0.5  # a class with less than this part of its even share of the nodes is rare
+NO_HOPS = "0 hops"
 PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}  # of the candidate for tables
 PART_TITLES = {"val": "validation", "test": "test"}
 RESAMPLES, COVERED = 100, (5, 95)  # bootstrap samples, and percentiles of intervals
@@ -96,6 +98,7 @@ class TrainingResult(Described):
     runs: tuple[ScoredRun, ...]
     task: Task
     candidates: dict[str, float] = field(default_factory=dict)  # out-of-fold losses that chose
+    graph_gain: GraphGain | None = None  # what the graph adds to the features of tables
 
     @property
     def model(self) -> TrainedModel:
@@ -332,6 +335,7 @@ class TrainingResult(Described):
             "out_of_fold": self.out_of_fold,
             "held_out": self.held_out,
             "candidates": {name: number(loss) for name, loss in self.candidates.items()},
+            "graph_gain": None if self.graph_gain is None else self.graph_gain.summary(),
             "intervals": self.intervals(self.judged_part),
             "unvalidated": self.unvalidated(),
             "diverged": sum(run.diverged for run in self.runs),
@@ -369,6 +373,8 @@ def _described(result: TrainingResult) -> Description:
     if result.candidates:
         losses = [f"{name} {loss:.4g}" for name, loss in result.candidates.items()]
         facts["out-of-fold loss"] = ", ".join(losses)
+    if result.graph_gain is not None:
+        facts["does the graph help?"] = result.graph_gain.describe()
     diverged = sum(one.diverged for one in result.runs)
     if diverged:
         facts["diverged"] = plural(diverged, "run")
@@ -446,42 +452,45 @@ def train(
     >>> result.test_accuracy > 0.6
     True
     """
-    asked = {"model": model, **options}
-    data, model, options = with_default_model(open_data(graph, task=task), model, options)
+    asked, opened = {"model": model, **options}, open_data(graph, task=task)
+    data, model, options = with_default_model(opened, model, options)
     model_config, config = _resolve(data, model, options)
     config.warn_of_nothing()
-    losses: dict[str, float] = {}
-    if config.optimizer == "path" and asked["model"] is None and "hops" not in asked:
-        losses, model, options = _compared(data, model, options, sample_weight)
-        model_config, _ = _resolve(data, model, options)
     _check_store_options(data, memory=memory, cluster=cluster)
     check_flag("test", test)
     sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))
     if not test:
         del sets["test"]
-    learned = _task_of(data).with_loss(config.loss)
-    outputs = learned.outputs(data.labels, data.class_names)
-    learned = learned.fitted(sets["train"].labels, outputs)
-    chosen = as_seeds(seeds)
+    chosen, candidates = as_seeds(seeds), {}
+    if config.optimizer == "path" and asked["model"] is None and "hops" not in asked:
+        candidates = _candidates(data, model, options)
+    judged = {name: _judged(data, *one, sets, chosen[0]) for name, one in candidates.items()}
+    losses = {name: run.judged[1] for name, run in judged.items()}
+    if losses:
+        model, options = candidates[min(losses, key=losses.__getitem__)]
+        model_config, _ = _resolve(data, model, options)
+    learned = _fitted_task(data, config, sets)
     title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
     log.info("training %s: %s", printable(title), data)
     with watched(progress, training_bar, title) as report:
-        runs = fit(
+        runs = _fit(
             data,
             model_config,
             [Run(config, seed) for seed in chosen],
             sets,
             learned,
-            names=learned.output_names(data.class_names) or [str(c) for c in range(outputs)],
-            class_texts=data.class_names,
-            split=data.split,
             memory=memory,
             cluster=cluster,
             record_test=record_test,
             progress=report,
         )
     config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
-    result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses)
+    gain = None
+    if is_tables(opened):
+        judged.pop(NO_HOPS, None)
+        best = min(judged.values(), key=lambda run: run.judged[1], default=runs[0])
+        gain = _graph_gain(opened, best, config, sets)
+    result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses, gain)
     log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
     if shortfall is not None:
@@ -489,30 +498,81 @@ def train(
     return result
 
 
-def _compared(
-    data: NodeData, model: str | type, options: dict[str, Any], sample_weight: Any
-) -> tuple[dict[str, float], str | type, dict[str, Any]]:
-    """The out-of-fold losses of the candidates for tables, and the model and options of the best.
+def _fit(
+    data: NodeData,
+    config: ModelConfig,
+    runs: Sequence[Run],
+    sets: dict[str, NodeSet],
+    task: Task,
+    **options: Any,
+) -> list[ScoredRun]:
+    """:func:`fit`, with the names of the outputs of ``data``."""
+    outputs = task.outputs(data.labels, data.class_names)
+    return fit(
+        data,
+        config,
+        runs,
+        sets,
+        task,
+        names=task.output_names(data.class_names) or [str(c) for c in range(outputs)],
+        class_texts=data.class_names,
+        split=data.split,
+        **options,
+    )
+
+
+def _fitted_task(data: NodeData, config: TrainingConfig, sets: Mapping[str, NodeSet]) -> Task:
+    task = _task_of(data).with_loss(config.loss)
+    return task.fitted(sets["train"].labels, task.outputs(data.labels, data.class_names))
+
+
+def _judged(
+    data: NodeData,
+    model: str | type,
+    options: dict[str, Any],
+    sets: Mapping[str, NodeSet],
+    seed: int,
+) -> ScoredRun:
+    """One run as folds, a holdout or the validation nodes judge it; nothing more is trained."""
+    model_config, config = _resolve(data, model, options)
+    config = dataclasses.replace(config, refit=False)
+    parts = {name: part for name, part in sets.items() if name != "test"}
+    task, run = _fitted_task(data, config, sets), Run(config, seed)
+    return _fit(
+        data, model_config, [run], parts, task, score=("val",), quiet=True, final=False
+    )[0]  # fmt: skip
+
+
+def _candidates(
+    data: NodeData, model: str | type, options: dict[str, Any]
+) -> dict[str, tuple[str | type, dict[str, Any]]]:
+    """The models and options for tables that folds compare, by name; none without folds.
 
     They are hop blocks of 0 hops, which are the features alone, up to the default, and PPR, whose
-    one map for all hops is better where labels are few and neighbours alike. Without folds nothing
-    is compared.
+    one map for all hops is better where labels are few and neighbours alike.
     """
     if data.split.val.size or not MIN_LABELS <= len(data.split.train) <= MAX_FOLDED:
-        return {}, model, options
+        return {}
     candidates: dict[str, tuple[str | type, dict[str, Any]]] = {
         plural(hops, "hop"): (model, options | {"hops": hops})
         for hops in range(options["hops"] + 1)
     }
     if options.keys() <= find_model("ppr").settings() and not data.relation_weights:
         candidates["PPR"] = "ppr", options | PPR_OPTIONS
-    losses = {}
-    for name, (kind, chosen) in candidates.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HopliteWarning)
-            result = train(data, kind, sample_weight=sample_weight, test=False, **chosen)
-        losses[name] = result.best_run.judged[1]
-    return losses, *candidates[min(losses, key=losses.__getitem__)]
+    return candidates
+
+
+def _graph_gain(
+    data: NodeData, best: ScoredRun, config: TrainingConfig, sets: Mapping[str, NodeSet]
+) -> GraphGain | None:
+    """What the graph adds to the features of ``data`` in the run ``best``.
+
+    None for a model without hops, or if no node was judged.
+    """
+    if getattr(best.model.config, "hops", 1) == 0 or "val" not in best.outputs:
+        return None
+    options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
+    return GraphGain.of(_judged(data, HopBlocks, options, sets, best.seed), best)
 
 
 def _check_store_options(data: NodeData, **options: Any) -> None:
@@ -525,20 +585,23 @@ def _check_store_options(data: NodeData, **options: Any) -> None:
         )
 
 
+def is_tables(data: NodeData) -> bool:
+    """Whether ``data`` is in memory and its features come from named columns."""
+    made = data.preparation
+    return made is not None and bool(made.fitted or made.transformer) and data.stored is None
+
+
 def with_default_model(
     data: NodeData, model: str | type | None, options: Mapping[str, Any]
 ) -> tuple[NodeData, str | type, dict[str, Any]]:
     """``data``, ``model`` and ``options``, with the defaults for the data if ``model`` is None.
 
-    They are those of :func:`hoplite.models.default_options`; data in memory whose features come
-    from named columns counts as tables. With hop blocks the logarithm of the degree is one more
-    feature.
+    They are those of :func:`hoplite.models.default_options`. With hop blocks the logarithm of the
+    degree is one more feature.
     """
     if model is not None:
         return data, model, dict(options)
-    made = data.preparation
-    tables = made is not None and bool(made.fitted or made.transformer) and data.stored is None
-    name, chosen = default_options(options, tables=tables)
+    name, chosen = default_options(options, tables=is_tables(data))
     if issubclass(find_model(name), HopBlocks):
         data = with_log_degree(data.in_memory())
     return data, name, chosen
