@@ -35,6 +35,7 @@ OTHER = {
     "time": 1.5,
     "channels": "adjacency,laplacian",
     "bias": True,
+    "neighbour_labels": True,
     "order": "weights-first",
     "output_dropout": 0.4,
     "filter_lr_factor": 3.0,

@@ -144,7 +144,7 @@ def test_dictionary_of_cora(cora, trained_on_cora):
     assert list(found) == [
         *("dataset", "model", "node", "class", "against", "margin", "constant", "residual"),
         *("classes", "hops", "nodes", "features", "node_features", "neighbourhood", "flips"),
-        *("changes", "threshold"),
+        *("changes", "neighbour_labels", "threshold"),
     ]
     model = {"model": "lgc", "hops": 10, "operator": "renormalized", "basis": "monomial"}
     assert found["model"] == model | {"task": "classification", "temperature": 1.0}

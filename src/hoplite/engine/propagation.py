@@ -11,6 +11,7 @@ All channels of a relation come before the next relation.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import repeat
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -74,6 +75,7 @@ class Propagation:
         self.matrices = _matrices(graph, operator, self.basis, dtype)
         self.adjacency = graph.adjacency
         self.nodes: np.ndarray | None = None  # of the graph, if these are only some of them
+        self.neighbours: Features | None = None  # labels of neighbours (n, m), if they are read
 
     @classmethod
     def of(cls, graph: Graph, config: Any, dtype: Any = None) -> Self:
@@ -118,7 +120,20 @@ class Propagation:
         part.features = self.features.rows(nodes)
         part.matrices = [matrix.among(nodes) for matrix in self.matrices]
         part.nodes = nodes if self.nodes is None else self.nodes[nodes]
+        part.neighbours = None if self.neighbours is None else self.neighbours.rows(nodes)
         return part, np.searchsorted(nodes, rows)
+
+    def with_neighbours(self, columns: Features) -> Propagation:
+        """The same with the labels of neighbours: (n, m)."""
+        found = copy(self)
+        found.neighbours = columns
+        return found
+
+    def required_neighbours(self) -> Features:
+        """The labels of neighbours; ConfigError if they are not known."""
+        if self.neighbours is None:
+            raise ConfigError("the model reads labels of neighbours; give the graph, too.")
+        return self.neighbours
 
     def combine(self, signal: np.ndarray, scales: np.ndarray) -> np.ndarray:
         """sum_i c_i p_i(M) Z over all hops: (n, w) and (slices, w) -> (n, w).

@@ -46,6 +46,7 @@ from hoplite.models.alignment import (
     in_columns,
 )
 from hoplite.models.base import names_of
+from hoplite.models.neighbours import neighbour_weights
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData, StoredHops
 from hoplite.store import open_data
@@ -330,6 +331,28 @@ class ExactModel:
         """b, (m,); 0 for a model without one."""
         return self.weights.get("bias", np.zeros(self.trained.num_classes))
 
+    def labels_near(self, node: int) -> tuple[np.ndarray, list[Any], np.ndarray]:
+        """The labelled neighbours t of ``node``, their targets, and W_vt (Y Lambda)_t: (t, m).
+
+        See :mod:`hoplite.models.neighbours`; none if the model reads no labels.
+        """
+        if self._labelled is None or self.trained.neighbours is None:
+            return np.empty(0, np.int64), [], np.empty((0, self.trained.num_classes))
+        weights, nodes, which, parts = self._labelled
+        row = weights[[node]]
+        targets = [self.trained.neighbours.targets[which[i]] for i in row.indices]
+        return nodes[row.indices], targets, row.data[:, None] * parts[row.indices]
+
+    @cached_property
+    def _labelled(self) -> tuple[sp.csr_array, np.ndarray, np.ndarray, np.ndarray] | None:
+        known = self.trained.neighbours
+        if known is None:
+            return None
+        nodes, which = known.within(self.data)
+        rows = known.rows(self.trained.num_classes)[which]
+        weights = neighbour_weights(self.data.in_memory().adjacency, nodes)
+        return weights, nodes, which, rows @ self.weights["neighbours"]
+
     @cached_property
     def scaling(self) -> Standardized:
         """Mean and deviation over all nodes that standardised outputs have lost; else 0 and 1."""
@@ -382,7 +405,7 @@ class ExactModel:
         return self._logits(self.data.in_memory())
 
     def _logits(self, graph: Graph) -> np.ndarray:
-        return self.trained.raw_logits(Propagation.of(graph, self.trained.config))
+        return self.trained.raw_logits(Propagation.of(graph, self.trained.config), graph)
 
 
 def require_linear(config: ModelConfig) -> None:

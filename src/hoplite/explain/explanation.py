@@ -11,6 +11,9 @@ The threshold part is 0 unless a threshold t was chosen (of two classes, for one
 is -T log(t / (1 - t)) if c is that class and +T log(t / (1 - t)) if the other is, T being the
 temperature, so that the class is predicted where its lead is above 0.
 
+A model that reads labels of neighbours adds a term for each labelled neighbour to both, see
+:mod:`hoplite.models.neighbours`.
+
 R[i] is row v of p_i(S), W[i, f] the coefficient of hop i times Theta_i[f, c]. The constant is the
 bias, and for a standardised model what the mean takes off; its other terms are divided by the
 deviation.
@@ -166,7 +169,7 @@ class Explanation(Described):
     """Why ``node`` has the margin it has, exactly; made by :func:`hoplite.explain.explain`.
 
         margin = logits[target] - logits[rival] + threshold_part
-               = constant + threshold_part + by_hop.sum() + residual
+               = constant + threshold_part + by_label.sum() + by_hop.sum() + residual
         by_hop.sum() = by_node.sum() = by_feature.sum() = sum_{i, u, f} R[i, u] X[u, f] W[i, f]
 
     All in float64, and each of these sums one number; ``logits[rival]`` is 0 if there is none.
@@ -283,6 +286,21 @@ class Explanation(Described):
         return (theta * total).sum(axis=1)
 
     @cached_property
+    def by_label(self) -> np.ndarray:
+        """What the label of node u gives, if it is a labelled neighbour: (n,); mostly 0."""
+        found, (nodes, _, parts) = np.zeros(self.reach.shape[1]), self._labels
+        found[nodes] = parts
+        return found
+
+    @cached_property
+    def _labels(self) -> tuple[np.ndarray, list[Any], np.ndarray]:
+        """The labelled neighbours, their targets, and what each adds to the margin."""
+        nodes, targets, parts = self.exact.labels_near(self.node)
+        if not self._task.exclusive:  # numbers are in their units
+            parts = self._task.rescaled(parts, np.zeros(parts.shape[1]))[0]
+        return nodes, targets, parts @ self._contrast
+
+    @cached_property
     def hop_node(self) -> np.ndarray:
         """R[i, u] (X W^T)[u, i]: (k + 1, n)."""
         return self.reach * (self._factors[0] @ self._signal.T)
@@ -309,7 +327,8 @@ class Explanation(Described):
     @property
     def residual(self) -> float:
         """The margin minus the constant and all contributions: rounding, nothing else."""
-        return self.margin - self.constant - self.threshold_part - float(self.by_hop.sum())
+        parts = self.constant + self.threshold_part + float(self.by_label.sum())
+        return self.margin - parts - float(self.by_hop.sum())
 
     def top(self, by: str, count: int = 10) -> list[Any]:
         """The ``count`` largest contributions in absolute value, none of them 0.
@@ -372,7 +391,21 @@ class Explanation(Described):
             flips=flips,
             changes=None if brief else self.changes([part.index for part in features]),
             threshold=self.threshold,
+            neighbour_labels=self._label_parts(top),
         )
+
+    def _label_parts(self, top: int) -> Strongest[NodePart] | None:
+        """The labels of neighbours that add most; None if the model reads none."""
+        trained = self.exact.trained
+        if trained.neighbours is None:
+            return None
+        nodes, targets, values = self._labels
+        chosen = []
+        for i in largest(values, top).tolist():
+            label = str(self._task.target_text(targets[i], trained.class_names))
+            u = int(nodes[i])
+            chosen.append(NodePart(u, node_id(self.exact.data, u), label, 1, float(values[i])))
+        return self._strongest(self.by_label, chosen)
 
     def changes(self, features: Sequence[int] | None = None) -> Changes | None:
         """Which value of the node itself, changed alone, would change its prediction, and to what.

@@ -112,6 +112,11 @@ def flips(
             "the model has links as features, which a removal changes, and removals are computed "
             "for features that stay as they are."
         )
+    if model.neighbours is not None:
+        raise NoRemovals(
+            "the model reads labels of neighbours, which a removal changes, and removals are "
+            "computed for features that stay as they are."
+        )
     if not find_operator(model.config.operator).symmetric:
         raise NoRemovals(
             f"the model's operator {model.config.operator} is not symmetric, and removals are "

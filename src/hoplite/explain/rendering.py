@@ -77,12 +77,16 @@ def addends(values: Summary, by: str) -> list[Addend]:
 
 
 def fixed(values: Summary) -> list[Addend]:
-    """What belongs to no hop, node or feature: the constant, the threshold."""
+    """What belongs to no hop, node or feature: the constant, the threshold, neighbours' labels."""
     rows = []
     if values.constant:
         rows.append(Addend("constant", values.constant, single=False))
     if values.threshold is not None:
         rows.append(Addend("threshold", values.threshold.contribution, single=False))
+    labels = values.neighbour_labels
+    if labels is not None:
+        total = labels.rest + sum(part.contribution for part in labels.top)
+        rows.append(Addend("labels of neighbours", total, single=False))
     return rows
 
 
@@ -151,6 +155,15 @@ def neighbourhood_table(values: Summary) -> Table:
     """The drawn nodes."""
     parts = [_node(part) for part in values.neighbourhood.nodes]
     return _contributions(values, ["node", "label", "distance"], parts)
+
+
+def label_table(values: Summary) -> Table:
+    """What the labels of neighbours add, of a model that reads them."""
+    labels = values.neighbour_labels
+    parts = [] if labels is None else [_node(part) for part in labels.top]
+    if labels is not None and labels.others:
+        parts.append(Addend(f"the other {labels.others:,}", labels.rest))
+    return _contributions(values, ["node", "label", "distance"], parts, "By label of a neighbour")
 
 
 def pair_table(values: Summary) -> Table:
@@ -329,6 +342,7 @@ def terminal_explanation(values: Summary) -> list[Table | str]:
         link_sentence(values),
         margin_table(values, "hops"),
         exactness(values),
+        label_table(values),
         margin_table(values, "nodes"),
         margin_table(values, "features"),
         pair_table(values),
@@ -343,6 +357,7 @@ def terminal_explanation(values: Summary) -> list[Table | str]:
 def describe(values: Summary) -> Description:
     """What a notebook shows."""
     tables = [margin_table(values, by, MAX_ROWS) for by in HEADINGS if addends(values, by)]
+    tables += [label_table(values)] if values.neighbour_labels else []
     return Description(title(values), {}, tables, [headline(values), exactness(values)])
 
 

@@ -239,9 +239,11 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     """An explanation with the largest contributions of each type; nothing in it is NaN.
 
     margin = constant + threshold.contribution + the hops' contributions + residual, and the same
-    with those of all nodes, or of all features. With ``against`` the margin is the logit of the
-    class less that of ``against``, plus ``threshold.contribution``, so that the predicted class is
-    never behind; without, it is the logit of the class alone, or a number in its units. The
+    with those of all nodes, or of all features. If the model reads labels of neighbours, what these
+    add is one more term, ``neighbour_labels``, otherwise None. With ``against`` the margin is the
+    logit of the class less that of ``against``, plus ``threshold.contribution``, so that the
+    predicted class is never behind; without, it is the logit of the class alone, or a number in its
+    units. The
     constant is the same for every node: the bias, and the mean of standardised outputs.
     """
 
@@ -261,4 +263,5 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     neighbourhood: Neighbourhood
     flips: Flips | None = None
     changes: Changes | None = None
+    neighbour_labels: Strongest[NodePart] | None = None
     threshold: ThresholdPart | None = None

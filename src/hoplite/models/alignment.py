@@ -156,6 +156,7 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
     stored.require_complete()
     config.kind.check_store()
     check_channels(config, stored.folder)
+    check_neighbours(config)
     for option in ("operator", "basis"):
         if getattr(config, option) != getattr(stored, option):
             raise ConfigError(
@@ -176,6 +177,16 @@ def check_channels(config: ModelConfig, folder: object) -> None:
         raise ConfigError(
             f"the model reads hops of {' and '.join(config.operators)}, and {folder} holds those "
             "of one operator; give the dataset itself, or leave out channels."
+        )
+
+
+def check_neighbours(config: ModelConfig) -> None:
+    """ConfigError if a model reads labels of neighbours: a hop store has no edges."""
+    if config.neighbour_labels:
+        raise ConfigError(
+            "requires edges, which a hop store does not have; give the dataset itself, or leave "
+            "it out.",
+            "neighbour_labels",
         )
 
 

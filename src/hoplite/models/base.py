@@ -46,7 +46,7 @@ class Model(ABC):
     paper: ClassVar[dict[str, Any]] = {}
     variant: ClassVar[str | None] = None  # the setting whose values are models of their own
     takes_relations: ClassVar[bool] = False  # whether each relation of a graph has coefficients
-    map_weights: ClassVar[tuple[str, ...]] = ("theta", "bias")  # all others are the filter's
+    map_weights: ClassVar[tuple[str, ...]] = ("theta", "bias", "neighbours")  # others: the filter's
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

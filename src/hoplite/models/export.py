@@ -41,6 +41,11 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
             "the model has a polynomial for each direction or type of edges, or channel, of which "
             "no hop features are exported; train one without directed, type and channels."
         )
+    if config.neighbour_labels:
+        raise ConfigError(
+            "the model reads labels of neighbours, which are not hop features; train it without "
+            "neighbour_labels to export it."
+        )
     if config.standardize:
         raise ConfigError(
             "the model standardises its outputs over all nodes of a graph, which hop features of "

@@ -15,6 +15,7 @@ from hoplite.bases import basis_choices, basis_words, find_basis
 from hoplite.config import MAX_HOPS, choice_setting, flag_setting, number_setting, setting
 from hoplite.engine.evaluation import Filter, FilterGradient, KeptHops, WeightsFirst
 from hoplite.engine.propagation import Propagation
+from hoplite.errors import ConfigError
 from hoplite.models.base import Model, Weights, uniform
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS, find_operator
@@ -43,8 +44,8 @@ class OperatorSettings(ModelConfig):
 
 
 @dataclass(frozen=True)
-class PolynomialSettings(OperatorSettings):
-    """Of polynomials of an operator."""
+class HopSettings(OperatorSettings):
+    """Of models that read hops of an operator."""
 
     hops: int = number_setting(10, "Degree k of the polynomial.", 0, MAX_HOPS)
     bias: bool = flag_setting(False, "Add a bias.")
@@ -55,12 +56,29 @@ class PolynomialSettings(OperatorSettings):
 
 
 @dataclass(frozen=True)
+class PolynomialSettings(HopSettings):
+    """Of polynomials of an operator."""
+
+    neighbour_labels: bool = flag_setting(
+        False, "Add the labels of labelled neighbours as columns: the share of each class."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.neighbour_labels and self.standardize:
+            raise ConfigError("cannot be used with standardize; leave out one.", "neighbour_labels")
+
+
+def start_setting() -> Any:
+    """Of polynomials that learn their coefficients."""
+    return choice_setting("random", "First coefficients: random (the paper's) or lowpass.", STARTS)
+
+
+@dataclass(frozen=True)
 class StartSettings(PolynomialSettings):
     """Of polynomials that learn their coefficients."""
 
-    start: str = choice_setting(
-        "random", "First coefficients: random (the paper's) or lowpass.", STARTS
-    )
+    start: str = start_setting()
 
 
 def basis_setting(default: str = "monomial") -> Any:
@@ -103,11 +121,12 @@ class FilterFacts:
 
 
 class LinearModel(Model):
-    """H = sum_i c_i p_i(M) X Theta (+ b), the c_i the same for all nodes.
+    """H = sum_i c_i p_i(M) X Theta (+ L Lambda) (+ b), the c_i the same for all nodes.
 
     A model is its coefficients and their derivative: :meth:`coefficients` gives c from the weights,
     and :meth:`coefficients_vjp` takes dLoss/dc back to the weights. Weights are NumPy arrays:
-    ``theta`` (d, m), those of the filter, and ``bias`` (m,) if it is asked for.
+    ``theta`` (d, m), those of the filter, and if they are asked for ``bias`` (m,) and Lambda,
+    ``neighbours`` (m, m), of the labels of neighbours, see :mod:`hoplite.models.neighbours`.
     """
 
     Settings = PolynomialSettings
@@ -123,6 +142,8 @@ class LinearModel(Model):
         weights = {"theta": self.initial_map(rng)} | self.initial_filter(rng)
         if self.config.bias:
             weights["bias"] = np.zeros(self.num_classes, np.float32)
+        if self.config.neighbour_labels:
+            weights["neighbours"] = np.zeros((self.num_classes, self.num_classes), np.float32)
         return weights
 
     def initial_map(self, rng: np.random.Generator | None) -> np.ndarray:
@@ -185,6 +206,8 @@ class LinearModel(Model):
     def logits(self, weights: Weights, source: Propagation) -> np.ndarray:
         weights = {name: value.astype(source.dtype) for name, value in weights.items()}
         values = WeightsFirst(source).evaluate(self.filter(weights)).values
+        if "neighbours" in weights:
+            values += source.required_neighbours().times(weights["neighbours"])
         return self.finished(weights, values)
 
     def signal_from_hops(self, weights: Weights, hops: np.ndarray) -> np.ndarray:

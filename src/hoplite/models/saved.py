@@ -46,6 +46,7 @@ from hoplite.files import (
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.base import Weights
 from hoplite.models.correct_smooth import CorrectSmooth
+from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.settings import ModelConfig, is_known
 from hoplite.preparation import Preparation
 
@@ -73,6 +74,7 @@ class ModelFile:
     relations: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
     node_index: NodeIndex | None = None  # the nodes that labels inside belong to
     correct_smooth: CorrectSmooth | None = None
+    neighbours: NeighbourLabels | None = None  # the labels that it reads
     module: str = ""  # that makes the model known (or package.module:Class), if it is not our own
     weights_sha256: Digest = "0" * 64  # written by :func:`write_folder`, as the next one
     result_sha256: Digest | None = None
@@ -85,6 +87,10 @@ class ModelFile:
         made = () if self.preparation is None else self.preparation.names
         if made and (names or ())[: len(made)] != made:
             raise ValueError("the preparation makes other features")
+        if (self.neighbours is not None) != bool(self.model.get("neighbour_labels")):
+            raise ValueError("labels of neighbours: the settings differ from what is kept")
+        if self.neighbours is not None:
+            self.neighbours.check(len(self.class_names), self.node_index)
         after, index = self.correct_smooth, self.node_index
         if after is not None:
             count, classes = 0 if index is None else index.count, len(self.class_names)

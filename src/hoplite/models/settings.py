@@ -64,6 +64,7 @@ class ModelConfig(Checked):
     operator = "renormalized"
     basis = "monomial"
     bias = False
+    neighbour_labels = False
     standardize: bool = flag_setting(False, "Standardise the output columns.")
 
     if TYPE_CHECKING:  # every model has others
@@ -87,7 +88,8 @@ class ModelConfig(Checked):
 
     def size(self) -> str:
         """The settings that tables show next to the model's name."""
-        return re.sub(r"\b1 (hidden unit|\w+?)s\b", r"1 \1", self.kind.size.format(self))
+        text = re.sub(r"\b1 (hidden unit|\w+?)s\b", r"1 \1", self.kind.size.format(self))
+        return text + ", labels of neighbours" * self.neighbour_labels
 
     @property
     def basis_title(self) -> str:
@@ -132,7 +134,7 @@ class ModelConfig(Checked):
 
 # Names that no setting of a model may have: arguments of train and attributes of ModelConfig
 RESERVED = {"graph", "model", "out", "seed", *ARGUMENTS, *TRAINING, *dir(ModelConfig)}
-RESERVED -= {"hops", "operator", "basis", "bias", "standardize"}
+RESERVED -= {"hops", "operator", "basis", "bias", "standardize", "neighbour_labels"}
 
 
 def model_config(

@@ -36,6 +36,7 @@ from hoplite.models.correct_smooth import CorrectSmooth
 from hoplite.models.export import hop_arrays, hop_module, write_onnx
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
+from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData, StoredHops
 from hoplite.preparation import Preparation
@@ -52,7 +53,7 @@ SPLIT = "split"  # of a model's training: the split it had, see split_facts
 # the fields that a model's file has, too
 SAVED = (
     *("num_features", "class_names", "feature_names", "training", "preparation", "loop_weight"),
-    *("relations", "node_index", "correct_smooth"),
+    *("relations", "node_index", "correct_smooth", "neighbours"),
 )
 PIECE_BYTES = 16 * 10**6  # of hop features at a time
 COPIES = 12  # of them at the same time: as read, in the model's order, and what a model makes
@@ -77,6 +78,7 @@ class TrainedModel:
     relations : the relations that it knows, with the weights of their self-loops; none for most
     node_index : the nodes that labels inside belong to, if it keeps some
     correct_smooth : what is made of its outputs by the labels of its training nodes, if anything
+    neighbours : the labels of its training nodes, if it reads those of neighbours
     """
 
     config: ModelConfig
@@ -90,6 +92,7 @@ class TrainedModel:
     relations: dict[str, float] = field(default_factory=dict)
     node_index: NodeIndex | None = None
     correct_smooth: CorrectSmooth | None = None
+    neighbours: NeighbourLabels | None = None
 
     @property
     def num_classes(self) -> int:
@@ -223,12 +226,13 @@ class TrainedModel:
 
         The graph itself is needed by models that keep labels of its nodes.
         """
-        if self.node_index is None:
+        if self.node_index is None and self.neighbours is None:
             return _checked(self.raw_logits(propagation))
         if graph is None:
             raise ConfigError("the model keeps labels of its graph's nodes; give the graph, too.")
-        self.node_index.check(graph)
-        return self.finished(graph, _checked(self.raw_logits(propagation)))
+        if self.node_index is not None:
+            self.node_index.check(graph)
+        return self.finished(graph, _checked(self.raw_logits(propagation, graph)))
 
     def finished(self, graph: Graph, logits: np.ndarray) -> np.ndarray:
         """The outputs of all nodes from the model's own ``logits``: (n, m)."""
@@ -242,8 +246,14 @@ class TrainedModel:
                 "without correct_smooth."
             )
 
-    def raw_logits(self, propagation: Propagation) -> np.ndarray:
-        """The model's own outputs, with infinity and NaN where they overflow."""
+    def raw_logits(self, propagation: Propagation, graph: Graph | None = None) -> np.ndarray:
+        """The model's own outputs, with infinity and NaN where they overflow.
+
+        The graph itself is needed by models that read labels of neighbours.
+        """
+        if self.neighbours is not None and graph is not None:
+            columns = self.neighbours.columns(graph, self.num_classes, propagation.dtype)
+            propagation = propagation.with_neighbours(columns)
         with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):
             return self._model().logits(self.weights, propagation)
 

@@ -25,7 +25,12 @@ import numpy as np
 
 from hoplite.config import choice_setting
 from hoplite.models.base import Weights, uniform
-from hoplite.models.linear import BasisSettings, start_coefficients
+from hoplite.models.linear import (
+    HopSettings,
+    basis_setting,
+    start_coefficients,
+    start_setting,
+)
 from hoplite.models.settings import ModelConfig
 from hoplite.nets.base import RowNetwork, Tensors
 
@@ -52,7 +57,9 @@ class HyperLGC(RowNetwork):
     idle = frozenset({"output_dropout"})  # its gates read hop features, which have no outputs
 
     @dataclass(frozen=True)
-    class Settings(BasisSettings):
+    class Settings(HopSettings):
+        start: str = start_setting()
+        basis: str = basis_setting()
         gate: str = choice_setting("node", "node, class or feature.", GATES)
 
     def __init__(

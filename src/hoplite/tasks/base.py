@@ -13,7 +13,7 @@ import numpy as np
 
 from hoplite.config import ClassWeights
 from hoplite.errors import ConfigError, ModelFileError, check_choice
-from hoplite.labels import CLASSES, LabelKind
+from hoplite.labels import CLASSES, JOINT, LabelKind
 from hoplite.tasks.evaluation import Evaluation
 
 
@@ -258,6 +258,11 @@ class Task(ABC):
 
         GraphError if a model with so many outputs cannot predict one of them.
         """
+
+    def target_text(self, target: Any, names: Sequence[str]) -> str:
+        """One target, of several labels their numbers, as a label is written."""
+        labels = target if isinstance(target, tuple) else (int(target),)
+        return JOINT.join(names[label] for label in labels) or JOINT
 
     def loss(
         self,

@@ -68,6 +68,9 @@ class Regression(Task):
             raise GraphError(f"labels have shape {labels.shape}; pass one number per node.")
         return (np.asarray(labels, np.float64) - self.mean) / self.scale
 
+    def target_text(self, target: Any, names: Sequence[str]) -> str:
+        return f"{self.mean + self.scale * target:.6g}"
+
     @property
     def loss_function(self) -> Callable[..., float]:
         return squared_error if self.kind == "squared" else huber

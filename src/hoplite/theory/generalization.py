@@ -186,6 +186,8 @@ def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
             "the model has a polynomial for each direction or type of edges, for which no bound is "
             "known; train one without directed and type."
         )
+    if model.config.neighbour_labels:
+        raise ConfigError("no bound is known for it; train without.", "neighbour_labels")
     learned = kind.facts.learned
     coefficient = float(_absolute(model.weights[learned]).max()) if learned else 1.0
     return coefficient, tuple(_absolute(model.weights["theta"]).sum(axis=0).tolist())

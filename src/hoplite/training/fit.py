@@ -24,6 +24,7 @@ from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, HopliteWarning
 from hoplite.graph import Split
 from hoplite.models import ModelConfig, build_model
+from hoplite.models.alignment import check_neighbours
 from hoplite.node_data import NodeData
 from hoplite.tasks import Task
 from hoplite.training.folds import count_folds, cross_validate, hold_out
@@ -129,6 +130,8 @@ def fit(
             raise ConfigError("is 'path', which requires a graph; use adam.", "optimizer")
         if data.stored is None:
             config = config.fitted(data.in_memory())
+        else:
+            check_neighbours(config)
         model = build_model(config, data.num_features, len(names), data.relation_weights)
         source = _source(data, model, config, training, memory, cluster)
         if isinstance(source, HopRows):

@@ -25,7 +25,7 @@ import numpy as np
 from hoplite.config import TrainingConfig
 from hoplite.labels import kind_of
 from hoplite.tasks import LOSS, Metric, Task
-from hoplite.training.runs import Report, Run, RunResult, train_runs
+from hoplite.training.runs import Report, Run, RunResult, train_runs, with_neighbours
 from hoplite.training.sets import NodeSet
 
 MIN_LABELS = 10  # below, nothing can be learned from folds
@@ -148,9 +148,9 @@ def cross_validate(
         parts = [of_fold[i] for of_fold in trained]
         outputs = np.empty((len(train), model.num_classes), source.dtype)
         for fold, part in enumerate(parts):
-            outputs[numbers == fold] = _outputs(
-                model, source, part, epoch, train.nodes[numbers == fold]
-            )
+            inside = numbers == fold
+            seen = with_neighbours(model, source, train.at(~inside), task)
+            outputs[inside] = _outputs(model, seen, part, epoch, train.nodes[inside])
         found.append(CrossValidated(_joined(runs[i], result, parts, epoch), outputs))
     return found
 

@@ -25,6 +25,7 @@ from hoplite.engine.evaluation import (
     Order,
     WeightsFirst,
 )
+from hoplite.engine.features import Features
 from hoplite.engine.orders import Plan, Sizes, make_plan
 from hoplite.engine.propagation import Propagation
 from hoplite.models.base import Model, Weights
@@ -57,27 +58,34 @@ class LinearObjective(GradientObjective):
     def training_signal(self, dropout: Dropout | None) -> Signal:
         count = None if self._trains_everywhere else len(self.problem.train)
         filter = self.model.filter(self.params)
-        return self._signal(self._orders.train.evaluate(filter, dropout, count))
+        evaluation = self._orders.train.evaluate(filter, dropout, count)
+        return self._signal(evaluation, self.training_labels)
 
     def batch_signal(self, batch: np.ndarray) -> Signal:
-        return self._evaluate(self._orders.train.part(batch))
+        labels = self.training_labels
+        part = self._orders.train.part(batch)
+        return self._evaluate(part, None if labels is None else labels.rows(batch))
 
     def outputs(self, next_step: int | None) -> dict[str, np.ndarray]:
         orders, self.ahead = self._orders, None
         if orders.together is None:
             if not self.problem.scored:
                 return {}
-            return orders.cut(self.finished(self._evaluate(orders.scored)).logits)
+            labels = orders.labels(orders.scored_nodes)
+            return orders.cut(self.finished(self._evaluate(orders.scored, labels)).logits)
+        labels = orders.labels(orders.together_nodes)
         if next_step is None or not self._config.drops:
-            whole = self.finished(self._evaluate(orders.together))
+            whole = self.finished(self._evaluate(orders.together, labels))
             self.ahead = whole if next_step is not None else None
             return orders.cut(whole.logits)
         dropout = self.dropout(0, next_step)
         assert isinstance(orders.together, WeightsFirst)
         assert dropout is not None
         dropped, clean = orders.together.evaluate_twice(self.model.filter(self.params), dropout)
-        signal = self._signal(dropped)
+        signal = self._signal(dropped, labels)
         self.ahead = self.finished(signal)
+        if labels is not None:
+            clean += labels.times(self.params["neighbours"])
         return orders.cut(self.finished(signal._replace(values=clean)).logits)
 
     def gradient_by_ranges(self) -> tuple[Measured, Weights] | None:
@@ -91,14 +99,30 @@ class LinearObjective(GradientObjective):
         by_weight = {} if bias is None else {"bias": by_bias}
         return measured, self.model.filter_gradient(self.params, by_filter) | by_weight
 
-    def _evaluate(self, order: Order) -> Signal:
-        return self._signal(order.evaluate(self.model.filter(self.params)))
+    @property
+    def training_labels(self) -> Features | None:
+        """The labels of neighbours at the rows of a step; None if the model reads none."""
+        return self._orders.labels(self._orders.train_nodes)
 
-    def _signal(self, evaluation: Evaluation) -> Signal:
+    def _evaluate(self, order: Order, labels: Features | None) -> Signal:
+        return self._signal(order.evaluate(self.model.filter(self.params)), labels)
+
+    def _signal(self, evaluation: Evaluation, labels: Features | None) -> Signal:
+        """The signal of an evaluation; ``labels`` are the labels of neighbours at its rows."""
+        values = evaluation.values
+        if labels is not None:
+            own = labels.times(self.params["neighbours"])
+            values[: len(own)] += own
+
         def gradient(outer: np.ndarray) -> Weights:
-            return self.model.filter_gradient(self.params, evaluation.gradient(outer))
+            found = self.model.filter_gradient(self.params, evaluation.gradient(outer))
+            if labels is None:
+                return found
+            head = labels if len(outer) == labels.shape[0] else self.training_labels
+            assert head is not None
+            return found | {"neighbours": head.transposed_times(np.ascontiguousarray(outer))}
 
-        return Signal(evaluation.values, gradient)
+        return Signal(values, gradient)
 
 
 class Orders:
@@ -116,17 +140,29 @@ class Orders:
         self.everywhere = model.config.standardize
         train, scored = problem.train.nodes, [*problem.scored.values()]
         nodes = None if self.everywhere or config.consistency else train
+        self.train_nodes, self.scored_nodes = nodes, None  # those of the rows, all if None
         self.together: Order | None = None
         self._first = 0  # the first scored row
         if self._fits_together(nodes):
             self._first = 0 if self.everywhere else len(train)
             nodes = None if self.everywhere else np.concatenate([train, *scored])
+            self.together_nodes = nodes
             self.train = self.together = self._order(nodes, learns=True)
             return
         self.train = self._order(nodes, learns=True)
         if scored:
-            nodes = None if self.everywhere else np.concatenate(scored)
+            nodes = self.scored_nodes = None if self.everywhere else np.concatenate(scored)
             self.scored = self._order(nodes, learns=False)
+
+    def labels(self, nodes: np.ndarray | None) -> Features | None:
+        """The labels of neighbours at some nodes, all if None; None if the model reads none."""
+        if not self._model.config.neighbour_labels:
+            return None
+        whole = self._problem.source.required_neighbours()
+        if nodes is None:
+            return whole
+        key = Orders.labels, nodes.tobytes()
+        return self._problem.shared(key, partial(whole.rows, nodes))
 
     def cut(self, logits: np.ndarray) -> dict[str, np.ndarray]:
         """The outputs of each scored part, from those of ``together`` or ``scored``."""
@@ -152,7 +188,7 @@ class Orders:
             return partial(source.order, model, nodes)
         plan = plan_order(model, source, self._config, nodes, learns=learns)
         if plan.order == "hops-first":
-            if self._config.optimizer == "lbfgs":
+            if self._config.optimizer == "lbfgs" and not model.config.neighbour_labels:
                 return partial(RangeOrder.in_memory, source, model, nodes)
             if constants is not None:
                 return partial(KeptRows.of_filter, source, nodes, constants)

@@ -113,7 +113,7 @@ class Objective(ABC):
 
     problem: Problem
     params: Weights  # those that are learned
-    map_weights: tuple[str, ...] = ("theta", "bias")  # the others are the filter's
+    map_weights: tuple[str, ...] = Model.map_weights  # the others are the filter's
     learns: bool = True  # whether there are steps; if not, one epoch scores the weights as they are
 
     @abstractmethod

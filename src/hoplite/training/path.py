@@ -80,8 +80,8 @@ class PenaltyPath:
     Parameters
     ----------
     objective : LinearObjective
-        Of a model whose outputs are linear in ``theta``, (d, m) or (hops, d, m). Its ``theta`` and
-        ``bias`` (m,), if there is one, are changed in place.
+        Of a model whose outputs are linear in ``theta``, (d, m) or (hops, d, m). Its ``theta``,
+        ``bias`` (m,) and ``neighbours`` (m, m), if there are some, are changed in place.
     start : dict of ndarray or None
         Weights to start from; the best constant outputs if None.
     skipped : int, default 0
@@ -92,7 +92,7 @@ class PenaltyPath:
         self, objective: LinearObjective, start: Weights | None = None, skipped: int = 0
     ) -> None:
         self._params, part = objective.params, objective.problem.train
-        shape, has_bias = self._params["theta"].shape, "bias" in self._params
+        has_bias, outputs = "bias" in self._params, self._params["theta"].shape[-1]
         moments = column_moments(objective)
         mean, deviation = np.zeros(len(moments.mean)), np.ones(len(moments.mean))
         self._is_scaled = not objective.problem.source.features.is_sparse
@@ -103,11 +103,11 @@ class PenaltyPath:
         self._squares = (moments.square - 2 * mean * moments.mean + mean**2) / deviation**2
         self._unit, self._epoch = float(self._squares.sum()), skipped
         self._rows = len(part)
-        task, outputs = objective.problem.task, shape[-1]
+        task = objective.problem.task
         bias, self._curvature = _intercept(task, part, outputs, fitted=has_bias)
         theta = np.zeros((len(mean), outputs))
         if start is not None:
-            theta = start["theta"].reshape(theta.shape) / self._inverse
+            theta = stacked(start) / self._inverse
             bias = start.get("bias", 0.0) + mean @ (theta * self._inverse)
         scaled = {"theta": theta} | ({"bias": bias} if has_bias else {})
         large = theta.size >= LARGE
@@ -132,7 +132,7 @@ class PenaltyPath:
             self._write()
             loss, gradients = closure()
             maps = self._scaled["theta"]
-            by_map = gradients["theta"].reshape(maps.shape)
+            by_map = stacked(gradients)
             if self._is_scaled:
                 by_bias = gradients.get("bias", np.zeros(maps.shape[1]))
                 by_map = (by_map - np.outer(self._mean, by_bias)) * self._inverse
@@ -155,7 +155,11 @@ class PenaltyPath:
         if self._is_scaled:
             theta = theta * self._inverse
             shift = self._mean @ theta
-        self._params["theta"][...] = theta.reshape(self._params["theta"].shape)
+        own = self._params["theta"]
+        columns = len(theta) - len(self._params.get("neighbours", ()))
+        own[...] = theta[:columns].reshape(own.shape)
+        if "neighbours" in self._params:
+            self._params["neighbours"][...] = theta[columns:]
         if "bias" in self._scaled:
             self._params["bias"][...] = self._scaled["bias"] - shift
 
@@ -170,11 +174,27 @@ def relative_penalty(epoch: int, rows: int) -> float:
     return STRONGEST * min(1.0, FEW / rows) * ratio**epoch
 
 
+def stacked(weights: Weights) -> np.ndarray:
+    """The maps of all columns below each other, those of labels of neighbours last: (D, m)."""
+    maps = weights["theta"].reshape(-1, weights["theta"].shape[-1])
+    return np.concatenate([maps, weights["neighbours"]]) if "neighbours" in weights else maps
+
+
 def column_moments(objective: LinearObjective) -> Moments:
-    """Of the columns that ``theta`` multiplies, over the N training nodes.
+    """Of the columns that :func:`stacked` maps multiply, over the N training nodes.
 
     The mean is exact, F'1 / N; the mean square where the columns are kept, and estimated otherwise.
     """
+    found, labels = _feature_moments(objective), objective.training_labels
+    if labels is None:
+        return found
+    own = labels.dense().astype(np.float64)
+    last = Moments(own.mean(axis=0), np.square(own).mean(axis=0))
+    return Moments(*(np.concatenate(pair) for pair in zip(found, last, strict=True)))
+
+
+def _feature_moments(objective: LinearObjective) -> Moments:
+    """Of the columns that ``theta`` multiplies."""
     rows, outputs = len(objective.problem.train), objective.params["theta"].shape[-1]
     order, dtype = objective.training_order, objective.problem.source.dtype
     evaluation = order.evaluate(objective.model.filter(objective.params), None, rows)

@@ -27,6 +27,7 @@ from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
 from hoplite.models.base import Model, Weights
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
+from hoplite.models.neighbours import neighbour_columns
 from hoplite.models.settings import check_batch
 from hoplite.tasks import DEFAULT_TASK, Metric, Task, find_task
 from hoplite.training.linear import LinearObjective
@@ -259,6 +260,16 @@ def objective_of(model: Any, problem: Problem, run: Run) -> Objective:
     return model.objective(problem, run.config, run.seed)
 
 
+def with_neighbours(model: Model, source: Any, train: NodeSet, task: Task) -> Any:
+    """``source`` with the labels of neighbours in ``train``, if the model reads them."""
+    if not model.config.neighbour_labels:
+        return source
+    known, outputs = train.counted().distinct(), model.num_classes
+    targets = task.targets(np.asarray(known.labels), outputs)
+    columns = neighbour_columns(source.adjacency, known.nodes, targets, outputs, source.dtype)
+    return source.with_neighbours(columns)
+
+
 def train_runs(
     model: Model,
     source: Any,
@@ -298,6 +309,7 @@ def train_runs(
         check_batch(model.config, run.config)
         task.check_consistency(run.config.consistency)
         task.monitor(run.config.monitor)
+    source = with_neighbours(model, source, sets["train"], task)
     problem = Problem.of(source, task, sets, model.num_classes)
     labels = np.asarray(sets["val"].labels) if "val" in sets else None
     states: list[_State] = []

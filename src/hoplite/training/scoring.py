@@ -17,6 +17,7 @@ from hoplite.graph import Graph
 from hoplite.models import LabelModel
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.correct_smooth import CorrectSmooth
+from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.trained import CONFORMAL, SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
 from hoplite.training.runs import RunResult, at_best
@@ -185,7 +186,7 @@ def scored_run(
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
     if again is not None:
-        trained = _refitted(trained, again, sets)
+        trained = _refitted(fitted, trained, again)
         last = [part for part in score if part == "test"]
         outputs |= _scored_outputs(fitted, trained, again, last)[1]
     scores |= _measured(task, outputs, "test")
@@ -208,6 +209,7 @@ def scored_run(
 def _trained_model(fitted: Fitted, result: RunResult, scores: dict[str, float]) -> TrainedModel:
     data, config, settings = fitted.data, fitted.config, result.run.config
     keeps_labels = issubclass(config.kind, LabelModel) or settings.correct_smooth
+    keeps_labels |= config.neighbour_labels and data.node_ids is None
     about: dict[str, Any] = {
         "dataset": data.name,
         "task": fitted.task.name,
@@ -230,7 +232,17 @@ def _trained_model(fitted: Fitted, result: RunResult, scores: dict[str, float]) 
         loop_weight=data.loop_weight,
         relations=data.relation_weights,
         node_index=NodeIndex.of(data) if keeps_labels else None,
+        neighbours=_neighbours(fitted, fitted.sets["train"]),
     )
+
+
+def _neighbours(fitted: Fitted, train: NodeSet) -> NeighbourLabels | None:
+    """The labels that the model reads of neighbours, if it does."""
+    if not fitted.config.neighbour_labels:
+        return None
+    known = train.counted().distinct()
+    targets = fitted.task.targets(known.labels, len(fitted.names))
+    return NeighbourLabels.of(fitted.data, known.nodes, targets)
 
 
 def judge(task: Task, monitor: Metric, part: NodeSet, logits: np.ndarray) -> tuple[float, float]:
@@ -270,7 +282,7 @@ def _scored_outputs(
     if not result.best_epoch or not scored:
         return model, {}
     if isinstance(source, Propagation):
-        logits = model.raw_logits(source)
+        logits = model.raw_logits(source, fitted.data.in_memory())
         if result.run.config.correct_smooth and np.isfinite(logits).all():
             graph = fitted.data.in_memory()
             model = _with_after(model, graph, logits, sets, result.run.config, fitted.task)
@@ -307,38 +319,36 @@ def _with_after(
 
     chosen = known.chosen(graph, logits, rank)
     if chosen.idle:  # no label is needed, and the model may have others for its own
-        index = model.node_index if issubclass(model.config.kind, LabelModel) else None
+        keeps = issubclass(model.config.kind, LabelModel) or model.neighbours is not None
+        index = model.node_index if keeps else None
         return dataclasses.replace(model, correct_smooth=CorrectSmooth((), ()), node_index=index)
     return dataclasses.replace(model, correct_smooth=chosen)
 
 
-def _counted(part: NodeSet) -> NodeSet:
-    """The nodes of ``part`` that count in its loss; those of weight 0 are as if without a label."""
-    if part.weights is None:
-        return part
-    some = part.weights.reshape(len(part), -1).any(axis=1)
-    return NodeSet(part.nodes[some], part.labels[some])
-
-
 def _labels_of(part: NodeSet) -> CorrectSmooth:
     """What Correct and Smooth knows: the labels that count, each as much as the others."""
-    counted = _counted(part)
+    counted = part.counted()
     return CorrectSmooth.of(counted.nodes, counted.labels)
 
 
-def _refitted(model: TrainedModel, again: RunResult, sets: Mapping[str, NodeSet]) -> TrainedModel:
+def _refitted(fitted: Fitted, model: TrainedModel, again: RunResult) -> TrainedModel:
     """The model with the weights of the second training, whose labels are those of validation, too.
 
     What validation nodes have chosen stays. Their scores do not: prediction sets need nodes that
     the model has not learned from.
     """
-    both, after = union(*(_counted(sets[name]) for name in ("train", "val"))), model.correct_smooth
+    both = union(*(fitted.sets[name].counted() for name in ("train", "val")))
+    after = model.correct_smooth
     if after is not None and not after.idle:
         labels = _labels_of(both)
         after = dataclasses.replace(after, nodes=labels.nodes, labels=labels.labels)
     training = {name: value for name, value in model.training.items() if name != CONFORMAL}
     return dataclasses.replace(
-        model, weights=again.weights, training=training, correct_smooth=after
+        model,
+        weights=again.weights,
+        training=training,
+        correct_smooth=after,
+        neighbours=_neighbours(fitted, both),
     )
 
 

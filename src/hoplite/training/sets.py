@@ -44,6 +44,18 @@ class NodeSet:
         weights = None if self.weights is None else self.weights[rows]
         return NodeSet(self.nodes[rows], self.labels[rows], weights)
 
+    def counted(self) -> NodeSet:
+        """The nodes that count in the loss; those of weight 0 are as if without a label."""
+        if self.weights is None:
+            return self
+        some = self.weights.reshape(len(self), -1).any(axis=1)
+        return NodeSet(self.nodes[some], self.labels[some])
+
+    def distinct(self) -> NodeSet:
+        """The nodes in rising order, without weights; one that comes twice has its first label."""
+        nodes, first = np.unique(self.nodes, return_index=True)
+        return NodeSet(nodes, np.asarray(self.labels)[first])
+
     def check(self, num_nodes: int) -> None:
         """Raise GraphError unless every node is in range and has a label."""
         nodes, labels = np.asarray(self.nodes), np.asarray(self.labels)

@@ -196,15 +196,17 @@ function showWhy(found) {
   const lead = border ? "Its lead over the threshold is" : "Its lead, the one logit less the other, is";
   const what = numbers ? "The value is" : found.against === null ? "Its logit is" : lead;
   const parts = "what each hop adds, or each node, or each feature";
-  const fixed = [...(found.constant ? [`${rounded(found.constant)} for every node`] : []), ...(border ? [`${rounded(added)} for the threshold of ${chance(border.probability)}`] : [])];
+  const labels = found.neighbour_labels;
+  const labelled = labels ? labels.top.reduce((total, one) => total + one.contribution, labels.rest) : 0;
+  const fixed = [...(found.constant ? [`${rounded(found.constant)} for every node`] : []), ...(border ? [`${rounded(added)} for the threshold of ${chance(border.probability)}`] : []), ...(labels ? [`${rounded(labelled)} by labels of neighbours`] : [])];
   const sum = fixed.length
-    ? `${what} ${rounded(found.margin)}: ${fixed.join(", ")}, and ${rounded(found.margin - found.constant - added)}, the sum of ${parts}.`
+    ? `${what} ${rounded(found.margin)}: ${fixed.join(", ")}, and ${rounded(found.margin - found.constant - added - labelled)}, the sum of ${parts}.`
     : `${what} ${rounded(found.margin)}, the sum of ${parts}.`;
   const apart = border ? ` Without the threshold it is ${rounded(found.margin - added)}, the one logit less the other.` : "";
   const { temperature } = found.model;
   const calibrated = temperature === 1 ? "" : ` Probabilities are those of the logits divided by the temperature ${rounded(temperature)}.`;
   $("why-sum").textContent = sum + apart + calibrated;
-  const same = [...(found.constant ? [["constant", found.constant]] : []), ...(border ? [["threshold", added]] : [])];
+  const same = [...(found.constant ? [["constant", found.constant]] : []), ...(border ? [["threshold", added]] : []), ...(labels ? [["labels of neighbours", labelled]] : [])];
   const hops = found.hops.map((hop) => ({ name: hop.relation ? `hop ${hop.hop}, ${hop.relation}` : `hop ${hop.hop}`, amount: hop.contribution }));
   const nodes = found.nodes.top.map((node) => ({ name: nodeLink(node.id), amount: node.contribution }));
   const groups = (found.nodes.groups ?? []).map(({ hop, count, contribution }) => [`${count.toLocaleString("en")} node${count === 1 ? "" : "s"} at hop ${hop}`, contribution]);
@@ -214,7 +216,8 @@ function showWhy(found) {
   show("parts",
     contributions("By hop", "hop", hops, 0, 0, same),
     contributions("By node", "node", nodes, 0, 0, [...groups, ...same]),
-    contributions("By feature, over all nodes within reach", "feature", features, found.features.rest, found.features.others, same));
+    contributions("By feature, over all nodes within reach", "feature", features, found.features.rest, found.features.others, same),
+    ...(labels ? [contributions("By label of a neighbour", "node", labels.top.map((one) => ({ name: made("span", { title: `its label: ${told(one.label)}` }, nodeLink(one.id)), amount: one.contribution })), labels.rest, labels.others, [])] : []));
   draw(found.neighbourhood.nodes.map((node) => ({ ...node, key: node.index })), found.neighbourhood.edges);
   const [more, less] = numbers ? ["raises it", "lowers it"] : ["for it", "against it"];
   show("drawing-note", "The nodes that count most and the ways to them; area is what a node adds:",
