@@ -93,5 +93,5 @@ print(
 why.plot("features")
 
 # %%
-# and the people around, by their distance:
-why.plot("neighbourhood")
+# and the people around:
+why.plot("nodes")

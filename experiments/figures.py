@@ -133,16 +133,13 @@ def coefficient_figures(results: Results) -> list[PageFigure]:
             continue
         series = []
         for one in entries:
-            tint, nodes = color(one.model), finite(one.node_std)
-            error = {"type": "data", "array": nodes, "color": color(one.model, 0.55), "width": 2}
+            tint, bars = color(one.model), finite(one.node_std or one.std)
+            error = {"type": "data", "array": bars, "color": color(one.model, 0.55), "width": 2}
             stroke = {"color": tint, "width": 2, "dash": DASHES.get(one.gate, "dashdot")}
             marker = {"symbol": MARKERS.get(one.model, "x"), "color": tint}
             series.append(
-                Series(
-                    safe(one.label), _key(one), finite(one.mean), stroke, color(one.model, 0.22),
-                    finite(one.std), marker, error if nodes else None,
-                )
-            )  # fmt: skip
+                Series(safe(one.label), _key(one), finite(one.mean), stroke, marker, error)
+            )
         drawn = coefficients(series)
         means = [finite(entry.mean) for entry in entries]
         rows = [
@@ -169,13 +166,12 @@ def _spectrum_figure(entry: Spectrum) -> PageFigure:
     points, density = finite(entry.points), finite(entry.density)
     series = []
     for one in entry.responses:
-        mean, std = finite(one.mean), finite(one.std)
+        mean = finite(one.mean)
         scale = peak(mean) or 1.0
         series.append(
             Series(
                 safe(one.label), _key(one), [v and v / scale for v in mean],
                 {"color": color(one.model), "width": 2.2, "dash": DASHES.get(one.gate, "dashdot")},
-                color(one.model, 0.18), [v and v / scale for v in std],
             )
         )  # fmt: skip
     drawn = responses(points, series, title="response / its largest", density=density, scaled=True)

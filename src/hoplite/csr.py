@@ -34,7 +34,7 @@ PIECE = 1 << 20  # entries hashed at a time
 MAX_ROWS = 1 << 20  # in a range of rows, however few entries they have
 NEAR = 1 << 10  # rows between two wanted ones that are read rather than left out
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
-_DAMAGE = (ArithmeticError, AttributeError, IndexError, MemoryError, TypeError, ValueError)
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 
 
 def as_csr(matrix: Any, argument: str, *, copy: bool = False) -> sp.csr_array:
@@ -70,12 +70,7 @@ def as_csr(matrix: Any, argument: str, *, copy: bool = False) -> sp.csr_array:
             return sp.csr_array(
                 _build(sp.csc_array, _compressed(matrix, (shape[1], shape[0])), shape)
             )
-        row, column, values = _ENTRIES[matrix.format](matrix, shape)
-        return _from_entries(row, column, values, shape)
-    except KeyError:
-        raise GraphError(
-            f"{argument} has the unknown format {matrix.format!r}; pass a CSR matrix."
-        ) from None
+        return _from_entries(*_entries(matrix, shape), shape)
     except _ComplexError as error:
         raise GraphError(
             f"{argument} has type {error}; complex values are not supported, pass real numbers."
@@ -218,15 +213,6 @@ def _from_entries(
     return sp.coo_array((as_numbers(values), places), shape=shape).tocsr()
 
 
-def _bsr_entries(matrix: Any, shape: tuple[int, int]) -> Arrays:
-    blocks = np.asarray(matrix.data)
-    high, wide = blocks.shape[1:]
-    size = (shape[0] // high, shape[1] // wide)
-    check_csr(np.asarray(matrix.indptr), np.asarray(matrix.indices), blocks[:, 0, 0], size)
-    entries = matrix.tocoo()  # NumPy alone, no C++
-    return entries.row, entries.col, entries.data
-
-
 def _dia_entries(matrix: Any, shape: tuple[int, int]) -> Arrays:
     offsets, diagonals = np.asarray(matrix.offsets), np.asarray(matrix.data)
     _check_integers("offsets", offsets)
@@ -240,32 +226,22 @@ def _dia_entries(matrix: Any, shape: tuple[int, int]) -> Arrays:
     return row[stored], column[stored], diagonals[stored]
 
 
-def _lil_entries(matrix: Any, shape: tuple[int, int]) -> Arrays:
-    lengths = [len(row) for row in matrix.rows]
-    if len(lengths) != shape[0] or lengths != [len(row) for row in matrix.data]:
-        raise ValueError("its rows have other lengths than their values")
-    row = np.repeat(np.arange(shape[0]), lengths)
-    column, values = (list(chain.from_iterable(part)) for part in (matrix.rows, matrix.data))
-    return row, _integers(column), np.array(values, matrix.dtype)
-
-
-def _dok_entries(matrix: Any, shape: tuple[int, int]) -> Arrays:
-    entries = matrix._dict
-    pairs = _integers([*entries]).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1], np.array([*entries.values()], matrix.dtype)
-
-
-_ENTRIES = {
-    "coo": lambda matrix, _: (matrix.row, matrix.col, matrix.data),
-    "bsr": _bsr_entries,
-    "dia": _dia_entries,
-    "lil": _lil_entries,
-    "dok": _dok_entries,
-}
-
-
-def _integers(values: list[Any]) -> np.ndarray:
-    return np.array(values) if values else np.empty(0, np.int64)
+def _entries(matrix: Any, shape: tuple[int, int]) -> Arrays:
+    """Rows, columns and values, by NumPy alone: no C++ sees the arrays of a stranger."""
+    if matrix.format == "dia":
+        return _dia_entries(matrix, shape)
+    if matrix.format == "lil":  # whose own conversion trusts the lengths of its lists
+        lengths = [len(row) for row in matrix.rows]
+        if len(lengths) != shape[0] or lengths != [len(row) for row in matrix.data]:
+            raise ValueError("its rows have other lengths than their values")
+        columns, values = (list(chain.from_iterable(part)) for part in (matrix.rows, matrix.data))
+        columns = np.array(columns) if columns else np.empty(0, np.int64)
+        return np.repeat(np.arange(shape[0]), lengths), columns, np.array(values, matrix.dtype)
+    try:
+        entries = matrix.tocoo()
+    except Exception as error:  # whatever its arrays are
+        raise ValueError(str(error)) from error
+    return entries.row, entries.col, entries.data
 
 
 def _check_integers(name: str, array: np.ndarray) -> None:

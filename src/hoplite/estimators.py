@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -52,7 +52,7 @@ from hoplite.models import (
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, class_names_of
 from hoplite.models.trained import TrainedModel
 from hoplite.nets.hlgc import HyperLGC
-from hoplite.search.halving import AutoResult, auto, check_fixed
+from hoplite.search.halving import auto, check_fixed
 from hoplite.tasks import Task, find_task, task_of
 from hoplite.training.fit import fit
 from hoplite.training.folds import count_folds
@@ -474,6 +474,7 @@ def _as_pair(validation: Any) -> tuple[Any, Any]:
     return validation[0], validation[1]
 
 
+@dataclass(eq=False, repr=False)
 class AutoClassifier(NodeClassifier):
     """The linear model that is best on validation, and the simplest of equals: :func:`auto`.
 
@@ -500,28 +501,15 @@ class AutoClassifier(NodeClassifier):
         of the chosen model's best run
     """
 
-    def __init__(
-        self,
-        graph: Any,
-        trials: int | str | None = None,
-        *,
-        budget: str | float | None = None,
-        seeds: int = 3,
-        held_out: float = 0.25,
-        candidates: str | Path | None = None,
-        options: Mapping[str, Any] | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.graph = graph
-        self.trials = trials
-        self.budget = budget
-        self.seeds = seeds
-        self.held_out = held_out
-        self.candidates = candidates
-        self.options = options
-        self.seed = seed
-
-    result_: AutoResult
+    graph: Any
+    trials: int | str | None = None
+    _: KW_ONLY
+    budget: str | float | None = None
+    seeds: int = 3
+    held_out: float = 0.25
+    candidates: str | Path | None = None
+    options: Mapping[str, Any] | None = None
+    seed: int = 0
 
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride] - searches weigh no samples
         self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None

@@ -100,12 +100,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
     if target.exists() and not target.is_file():  # a pipe, or /dev/null
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    temporary, handle = _open_temporary(target)
-    with os.fdopen(handle, "w+b") as file:  # the lock ends with it, after the file has its name
+    temporary, file = _open_temporary(target)
+    with file:  # the lock ends with it, after the file has its name
         try:
             yield file
             file.flush()
-            os.fsync(handle)
+            os.fsync(file.fileno())
             temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -113,7 +113,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     sync_folder(target.parent)
 
 
-def _open_temporary(target: Path) -> tuple[Path, int]:
+def _open_temporary(target: Path) -> tuple[Path, BinaryIO]:
     """An empty temporary file for ``target`` that no other process writes.
 
     Not by tempfile: its files are private (0600), and this one needs the default permissions.
@@ -122,30 +122,18 @@ def _open_temporary(target: Path) -> tuple[Path, int]:
     if len(os.fsencode(name)) > MAX_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     path = target.with_name(f".{name}.tmp")
-    while (handle := _take(path)) is not None:
-        # Its last owner may have renamed or removed the file: then the name is another file's.
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), os.lstat(path)):
-                os.ftruncate(handle, 0)
-                return path, handle
-        os.close(handle)
+    with contextlib.suppress(OSError):  # another user's file, a link or a pipe
+        file = os.fdopen(open_lock(path), "w+b")
+        ours, status = lock(file.fileno(), wait=False), os.fstat(file.fileno())
+        # a second name: somebody's file; another file: its last owner has just renamed it
+        if ours and status.st_nlink == 1 and os.path.samestat(status, os.lstat(path)):
+            file.truncate(0)
+            return path, file
+        file.close()
+        if ours is None:  # there are no locks here
+            path.unlink(missing_ok=True)
     path = target.with_name(f".{name}.{secrets.token_hex(8)}.tmp")
-    return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-
-
-def _take(path: Path) -> int | None:
-    """``path`` opened and locked; None if somebody else may use it, or there are no locks."""
-    try:
-        handle = open_lock(path)
-    except OSError:  # another user's file, a link or a pipe
-        return None
-    ours = lock(handle, wait=False)
-    if ours and os.fstat(handle).st_nlink <= 1:  # 2: somebody's file has a second name here
-        return handle
-    os.close(handle)
-    if ours is None:
-        path.unlink(missing_ok=True)
-    return None
+    return path, path.open("x+b")
 
 
 def open_lock(path: Path) -> int:

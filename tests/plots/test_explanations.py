@@ -28,8 +28,7 @@ def test_every_panel_adds_up_to_the_logit(found, top):
     np.testing.assert_allclose(np.array(hops.y)[: len(found.by_hop)], found.by_hop)
 
 
-def test_neighbourhood_and_classes(found):
-    assert isinstance(found.plot("neighbourhood"), go.Figure)
+def test_classes(found):
     (bars,) = found.plot("classes").data
     assert sum(bars.x) == pytest.approx(100, abs=1e-3)
     with pytest.raises(ConfigError, match=r"by is 'hop'.*Did you mean 'hops'"):
@@ -54,7 +53,7 @@ ALLOWED = re.compile(r"</?b>|<br>|<extra></extra>")  # our own mark-up
 def test_names_are_text_in_every_picture(graph, trained, found):
     model = trained["jacobiconv"]
     figures = [
-        found.plot(), found.plot("neighbourhood"), found.plot("classes"), model.plot_history(),
+        found.plot(), found.plot("classes"), model.plot_history(),
         model.plot_filter(), model.plot_confusion(), model.plot_reliability(),
     ]  # fmt: skip
     seen = ""
@@ -70,5 +69,5 @@ def test_names_are_text_in_every_picture(graph, trained, found):
 
 
 def test_no_colour_is_left_as_a_name(trained, found):
-    for figure in (found.plot(), found.plot("neighbourhood"), trained["lgc"].plot_history()):
+    for figure in (found.plot(), trained["lgc"].plot_history()):
         assert not re.search(r'"@[a-z]+(/[\d.]+)?"', figure.to_json())

@@ -424,8 +424,8 @@ class Explanation(Described):
         """What makes the margin: bars of hops, of nodes and of features, below each other.
 
         Each of them adds up to the margin, with the ``top`` parts and all others together. ``by``
-        names one view: "hops", "nodes", "features", "neighbourhood", the nodes that count on rings
-        by their distance, or "classes", all probabilities. It needs the extra ``plot``.
+        names one view: "hops", "nodes", "features", or "classes", all probabilities. It needs the
+        extra ``plot``.
         """
         if by is not None:
             check_choice("by", by, VIEWS)

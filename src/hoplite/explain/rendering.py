@@ -24,7 +24,7 @@ from hoplite.formatting import (
     signed,
 )
 from hoplite.models import MODELS
-from hoplite.plots.base import Drawing, figure, layout, safe
+from hoplite.plots.base import figure
 from hoplite.plots.drawings import FAINT, MARGINS, Bar, bars_height, lying, panels, tint, upright
 from hoplite.plots.page import render
 
@@ -36,11 +36,9 @@ HEADINGS = {
     "nodes": "By node",
     "features": "By feature, over all nodes within reach",
 }
-VIEWS = (*HEADINGS, "neighbourhood", "classes")
+VIEWS = (*HEADINGS, "classes")
 AXIS_HEIGHT = 56  # pixels of the axis below lying bars
 HOPS_HEIGHT = 180  # pixels of upright bars
-SMALLEST, LARGEST = 9.0, 34.0  # diameters of nodes in pixels
-NUM_NAMED = 6  # nodes that contribute most, with their names next to them
 
 
 @dataclass(frozen=True)
@@ -386,8 +384,6 @@ def explanation_page(values: Summary, *, command: str = "") -> str:
 
 def explanation_figure(values: Summary, by: str | None = None) -> Figure:
     """The picture of one of ``VIEWS``; hops, nodes and features below each other if None."""
-    if by == "neighbourhood":
-        return figure(neighbourhood(values), title(values), height=560)
     if by == "classes":
         bars = class_bars(values)
         drawn = lying(bars, class_axis(values), outside=True)
@@ -437,69 +433,6 @@ def class_axis(values: Summary) -> str:
     if chosen is None:
         return "probability, %"
     return f"probability, % (threshold of {short(chosen.class_)}: {percent(chosen.probability)})"
-
-
-def neighbourhood(values: Summary) -> Drawing:
-    """The nodes that a prediction rests on, on rings by their distance.
-
-    The area of a node is the size of its contribution, the colour its sign and size.
-    """
-    nodes, edges = values.neighbourhood.nodes, values.neighbourhood.edges
-    places = positions(nodes, edges)
-    points = [places[node.index] for node in nodes]
-    largest = strongest(values) or 1.0
-    # roots, so that the area of a node is its contribution, and weak colours can be distinguished
-    roots = [math.sqrt(abs(node.contribution) / largest) for node in nodes]
-    tints = [
-        math.copysign(root, node.contribution) for root, node in zip(roots, nodes, strict=True)
-    ]
-    named = {0, *sorted(range(len(nodes)), key=lambda i: -roots[i])[:NUM_NAMED]}
-    rings = sorted({round(math.hypot(*point)) for point in points} - {0})
-    lines = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [x for a, b, _ in edges for x in (places[a][0], places[b][0], None)],
-        "y": [y for a, b, _ in edges for y in (places[a][1], places[b][1], None)],
-        "line": {"color": "@axis", "width": 1},
-        "hoverinfo": "skip",
-    }
-    circles = {
-        "type": "scatter",
-        "mode": "markers+text",
-        "x": [x for x, _ in points],
-        "y": [y for _, y in points],
-        "marker": {
-            "size": [max(SMALLEST, LARGEST * root) for root in roots],
-            "color": tints,
-            "colorscale": [[0, "@pull"], [0.5, "@zero"], [1, "@push"]],
-            "cmin": -1,
-            "cmax": 1,
-            "opacity": 1,
-            "line": {"color": "@muted", "width": [3, *[1] * (len(nodes) - 1)]},
-        },
-        "text": [safe(short(node.id, 14)) * (i in named) for i, node in enumerate(nodes)],
-        "textposition": ["top center" if y >= 0 else "bottom center" for _, y in points],
-        "textfont": {"size": 11, "color": "@ink"},
-        "cliponaxis": False,
-        "customdata": [safe(about_node(values, node)) for node in nodes],
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }
-    reach = (rings[-1] if rings else 0) + 0.45
-    hidden = {"visible": False, "fixedrange": True, "range": [-reach, reach]}
-    look = layout(
-        hidden,
-        {**hidden, "scaleanchor": "x"},
-        shapes=[
-            {
-                **{"type": "circle", "layer": "below", "x0": -r, "y0": -r, "x1": r, "y1": r},
-                "line": {"color": "@axis/0.6", "width": 1, "dash": "dot"},
-            }
-            for r in rings
-        ],
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        hovermode="closest",
-    )
-    return Drawing([lines, circles] if edges else [circles], look)
 
 
 def about_node(values: Summary, node: NodePart) -> str:

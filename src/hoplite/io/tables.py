@@ -848,19 +848,19 @@ def import_tables(
             note(f"importing {source}: sorting edges", 0.75)
             write_adjacency(work, out, table.count, weighted=weighted)
             note(f"importing {source}: checksums", 0.95)
-        write_rest(
-            out,
-            labels,
-            split,
-            name=_name(source),
-            class_names=class_names,
-            feature_names=tuple(features.names),
-            integer_ids=table.integer_ids,
-            tables=stamp,
-            preparation=features.preparation,
-        )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    write_rest(
+        out,
+        labels,
+        split,
+        name=_name(source),
+        class_names=class_names,
+        feature_names=tuple(features.names),
+        integer_ids=table.integer_ids,
+        tables=stamp,
+        preparation=features.preparation,
+    )
 
 
 def _row_values(work: Workspace, table: Table) -> int:

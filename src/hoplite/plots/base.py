@@ -103,14 +103,14 @@ def layout(x: dict[str, Any], y: dict[str, Any], **options: Any) -> dict[str, An
     }
 
 
-def stroke_of(index: int, width: float = 2.0) -> dict[str, Any]:
+def stroke_of(index: int) -> dict[str, Any]:
     """The line of series ``index``: a colour of its own, and past the last colour a dash, too.
 
     >>> stroke_of(1)["color"], stroke_of(7)["dash"]
     ('@lgc', 'dash')
     """
     colour, dash = PALETTE[index % len(PALETTE)], index // len(PALETTE) % len(DASHES)
-    return {"color": colour, "width": width, "dash": DASHES[dash]}
+    return {"color": colour, "width": 2.0, "dash": DASHES[dash]}
 
 
 def finite(values: Sequence[Any] | None) -> list[float | None]:
@@ -119,15 +119,14 @@ def finite(values: Sequence[Any] | None) -> list[float | None]:
     return [float(v) if isinstance(v, int | float) and abs(v) < LARGEST else None for v in known]
 
 
-def thin(count: int, also: tuple[int, ...] = (), most: int = MOST_ROWS) -> list[int]:
-    """At most about ``most`` evenly spaced indices, with the last and those in ``also``.
+def thin(count: int, most: int = MOST_ROWS) -> list[int]:
+    """At most about ``most`` evenly spaced indices, with the last.
 
-    >>> thin(3), len(thin(500, also=(41,)))
-    ([0, 1, 2], 58)
+    >>> thin(3), len(thin(500))
+    ([0, 1, 2], 57)
     """
     step = max(1, math.ceil(count / most))
-    chosen = {*range(0, count, step), *also, count - 1}
-    return sorted(i for i in chosen if 0 <= i < count)
+    return sorted({*range(0, count, step), max(count - 1, 0)}) if count else []
 
 
 def peak(values: list[float | None]) -> float:

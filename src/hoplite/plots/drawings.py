@@ -38,32 +38,6 @@ def line(
     return {**places, **more, "hovertemplate": "%{y:.3f}", "meta": {"series": key}}
 
 
-def band(x: list[Any], low: list[Any], high: list[Any], fill: str, key: str) -> dict[str, Any]:
-    """The area between two curves, as one closed outline."""
-    points = [(a, b, c) for a, b, c in zip(x, low, high, strict=True) if None not in (b, c)]
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [p[0] for p in points] + [p[0] for p in reversed(points)],
-        "y": [p[2] for p in points] + [p[1] for p in reversed(points)],
-        "fill": "toself",
-        "fillcolor": fill,
-        "line": {"width": 0, "color": "rgba(0,0,0,0)"},
-        "hoverinfo": "skip",
-        "meta": {"series": key, "role": "band"},
-    }
-
-
-def spread(mean: list[float | None], std: list[float | None]) -> tuple[list, list]:
-    """mean - std and mean + std, with the gaps of both."""
-    std = std + [None] * (len(mean) - len(std))
-    pairs = list(zip(mean, std[: len(mean)], strict=True))
-    return (
-        [None if m is None or s is None else m - s for m, s in pairs],
-        [None if m is None or s is None else m + s for m, s in pairs],
-    )
-
-
 class Bar(NamedTuple):
     """What a bar is called, its length, its colour, and its length as text."""
 
@@ -144,8 +118,6 @@ class Series:
     key: str
     values: list[float | None]
     stroke: dict[str, Any]
-    fill: str = ""  # the colour of the band of ``std``
-    std: list[float | None] = field(default_factory=list)
     marker: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] | None = None
 
@@ -179,7 +151,6 @@ def responses(
                 "meta": {"series": "density"},
             }
         )
-    data += [band(points, *spread(s.values, s.std), s.fill, s.key) for s in series if s.fill]
     data += [line(s.name, points, s.values, s.stroke, s.key) for s in series]
     low = min([-0.08, *[1.12 * v for s in series for v in s.values if v is not None]])
     look = layout(
@@ -204,11 +175,9 @@ def responses(
 
 def coefficients(series: Sequence[Series]) -> Drawing:
     """c_0 .. c_k of every filter."""
-    bands, lines = [], []
+    lines = []
     for one in series:
         hops = list(range(len(one.values)))
-        if one.fill:
-            bands.append(band(hops, *spread(one.values, one.std), one.fill, one.key))
         drawn = line(
             one.name,
             hops,
@@ -226,7 +195,7 @@ def coefficients(series: Sequence[Series]) -> Drawing:
         axis("hop i", range=[-0.6, longest - 0.4], zeroline=False),
         axis("coefficient of hop i", zeroline=True),
     )
-    return Drawing([*bands, *lines], look)
+    return Drawing(lines, look)
 
 
 def curve(
@@ -254,9 +223,9 @@ def epochs(
     return Drawing(data, layout(axis("epoch", range=[0, longest + 1]), y, **options))
 
 
-def best_epoch(best: int, late: bool, colour: str = "@muted") -> dict[str, Any]:
+def best_epoch(best: int, late: bool) -> dict[str, Any]:
     """Of a layout: a vertical line at the epoch whose weights are kept, and its words."""
-    stroke = {"color": colour, "width": 1, "dash": "dashdot"}
+    stroke = {"color": "@muted", "width": 1, "dash": "dashdot"}
     ends = {"type": "line", "x0": best, "x1": best, "y0": 0, "y1": 1, "yref": "paper"}
     words = {
         "x": best,
