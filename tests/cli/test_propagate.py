@@ -4,11 +4,10 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
-from tests.commands import fail, hoplite, start, succeed
+from tests.commands import fail, hoplite, succeed
 
 from hoplite import load
 from hoplite.store import HopStore
@@ -28,15 +27,15 @@ def alone(*arguments, **options):
 
 @pytest.fixture(scope="module")
 def club(tmp_path_factory):
-    """Tables of 3,000 nodes with 600 features, and 20,000 edges: 16 MB."""
+    """Tables of 25,000 nodes with 60 features, and 50,000 edges: 14 MB."""
     folder = tmp_path_factory.mktemp("tables") / "club"
     folder.mkdir()
     rng = np.random.default_rng(0)
-    cells = rng.random((3000, 600)).round(6).tolist()
+    cells = rng.random((25_000, 60)).round(6).tolist()
     nodes = [f"n{i},{i % 3},{','.join(map(str, row))}\n" for i, row in enumerate(cells)]
-    header = "id,label," + ",".join(f"x{i}" for i in range(600))
+    header = "id,label," + ",".join(f"x{i}" for i in range(60))
     (folder / "nodes.csv").write_text(f"{header}\n{''.join(nodes)}")
-    edges = [f"n{a},n{b}\n" for a, b in rng.integers(0, 3000, (20000, 2))]
+    edges = [f"n{a},n{b}\n" for a, b in rng.integers(0, 25_000, (50_000, 2))]
     (folder / "edges.csv").write_text("source,target\n" + "".join(edges))
     return folder
 
@@ -59,38 +58,16 @@ def test_large_tables_are_imported_and_it_says_so(club, tmp_path):
     words = ("propagate", club, "--hops", 2, "--out", tmp_path / "a", "--memory")
     refused = alone(*words, "110MB")
     assert refused.returncode == 2
-    small = alone(*words, "450MB")
+    small = alone(*words, "400MB")
     assert small.returncode == 0, small.stderr
     assert "it is imported to" in small.stderr
     large = hoplite("propagate", club, "--hops", 2, "--out", tmp_path / "b", "--json")
     assert json.loads(large.stdout)["imported"] is False
     assert large.stderr == ""
     one, two = HopStore.open(tmp_path / "a"), HopStore.open(tmp_path / "b")
-    assert np.array_equal(one.read(0, 3000), two.read(0, 3000))
+    assert np.array_equal(one.read(0, 25_000), two.read(0, 25_000))
     assert np.array_equal(one.labels, load(club).labels)
     assert np.array_equal(one.split.test, two.split.test)
-
-
-def test_the_command_is_killed_and_goes_on(club, tmp_path):
-    """Killed while it imports and while it computes; the files are those of one quiet run."""
-
-    def command(out):
-        return ("propagate", club, "--hops", 4, "--out", out, "--memory", "450MB")
-
-    killed = tmp_path / "killed"
-    for sign in ("graph/features.npy", "hops/h1"):
-        process = start(*command(killed))
-        while process.poll() is None and not (killed / sign).exists():
-            time.sleep(0.002)
-        process.kill()
-        process.wait()
-    for out in (killed, tmp_path / "whole"):
-        done = alone(*command(out))
-        assert done.returncode == 0, done.stderr
-    whole = {p.relative_to(tmp_path / "whole"): p for p in (tmp_path / "whole").rglob("*.npy")}
-    found = {p.relative_to(killed) for p in killed.rglob("*") if p.suffix in (".npy", ".tmp")}
-    assert found == whole.keys()
-    assert all((killed / name).read_bytes() == path.read_bytes() for name, path in whole.items())
 
 
 def test_no_room_for_a_file(tmp_path):

@@ -57,7 +57,7 @@ def arguments(draw: st.DrawFn) -> dict:
 
 
 @given(given=arguments())
-@examples(150)
+@examples(60)
 def test_every_graph_is_simple_and_of_the_size_asked_for(given):
     graph = synthetic(**given)
     adjacency = graph.adjacency.toarray()
@@ -86,7 +86,7 @@ def test_homophily_is_what_was_asked_for(seed, asked):
 
 
 @given(seed=st.integers(0, 2**32), exponent=st.sampled_from([2.2, 2.5, 3.0, 3.5]))
-@examples(4)
+@examples(2)
 def test_degrees_are_heavy_tailed(seed, exponent):
     graph = synthetic(20_000, 200_000, 1, 2, exponent=exponent, max_degree=2000, seed=seed)
     found = np.sort(degrees(graph))[::-1]

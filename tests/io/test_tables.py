@@ -201,7 +201,7 @@ WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
 
 
 @given(data=st.data())
-@examples(60)
+@examples(25)
 @pytest.mark.filterwarnings("ignore:.*classes have no training node", "ignore:.*different values")
 def test_csv_and_parquet_give_the_same_graph(data, tmp_path_factory):
     ids = data.draw(
