@@ -52,14 +52,14 @@ from hoplite.models import (
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, class_names_of
 from hoplite.models.trained import TrainedModel
 from hoplite.nets.hlgc import HyperLGC
-from hoplite.search.halving import auto, check_fixed
+from hoplite.search.auto import auto, check_fixed
 from hoplite.tasks import Task, find_task, task_of
 from hoplite.training.fit import fit
 from hoplite.training.folds import count_folds
 from hoplite.training.runs import Run
 from hoplite.training.sets import NodeSet, checked_weights
 
-AUTO_TRIALS = 24  # of AutoClassifier without a budget
+AUTO_TRIALS = 12  # candidates of AutoClassifier
 PLACES = ("hops", "operator", "bias", "standardize")  # the others are given by their names
 
 
@@ -481,11 +481,11 @@ class AutoClassifier(NodeClassifier):
     Parameters
     ----------
     graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
-    trials : how many candidates are tried, or how many in each rung, such as "48/16/6"
-        24 if there is no budget. A fit is the same on every machine.
+    trials : how many candidates are tried, or which, such as "1,2,5"
+        12 if there is no budget. A fit is the same on every machine.
     budget : wall time such as "60s" instead
     seeds : int
-        Runs of the finalists and of the chosen one: seed, seed + 1, ...
+        Runs of the chosen one: seed, seed + 1, ...
     held_out : float
         The share of every class of the nodes of ``fit`` that validates if it is given no
         ``validation``; at least one node of a class is trained on.

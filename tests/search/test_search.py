@@ -26,8 +26,8 @@ from hoplite.errors import ConfigError, GraphError, HopliteError, SearchError
 from hoplite.search import FinishedTrial, Scores, SearchProgress, Trial, full_options, results
 from hoplite.search.executors import Processes, Threads
 from hoplite.search.results import rank, train_command
-from hoplite.search.run import fingerprint, open_file, run_trials
-from hoplite.search.trials import FILE
+from hoplite.search.run import file_facts, fingerprint, run_trials
+from hoplite.search.trials import FILE, SearchFile
 
 GRID = {
     "lr": [0.2, 0.05],
@@ -192,7 +192,7 @@ def test_the_fingerprint_sees_every_part_but_no_width(graphs):
 
 
 def test_wrong_arguments(graph, tmp_path):
-    split = hoplite.Split(graph.split.train, [], graph.split.test)
+    split = hoplite.Split(graph.split.train[:9], [], graph.split.test)  # too few for folds
     with pytest.raises(GraphError, match="no val nodes"):
         hoplite.search(graph.with_split(split), "lgc", **FEW)
     for options, message in [
@@ -245,7 +245,7 @@ def test_processes_that_are_killed_are_replaced(graph, tmp_path, cluster):
     here = hoplite.search(graph, "lgc", **options)
     me, before = psutil.Process(), {one.pid for one in psutil.Process().children(recursive=True)}
     killed: list[int] = []
-    with open_file(tmp_path, graph) as file:
+    with SearchFile(tmp_path, file_facts(graph)) as file:
         held = file.queue([here.trials[-1].trial])
         number, _ = held.claim()
 
@@ -273,7 +273,7 @@ def test_workers_that_always_die_are_an_error(graph, tmp_path, monkeypatch):
         raise BrokenProcessPool
 
     monkeypatch.setattr(Processes, "_run", broken)
-    with open_file(tmp_path, graph) as file:
+    with SearchFile(tmp_path, file_facts(graph)) as file:
         trials = [Trial("lgc", full_options("lgc", {"hops": k, "epochs": 5}), 0) for k in (1, 2)]
         with pytest.raises(SearchError, match="workers died 3 times"):
             run_trials(file, graph, trials, Processes(2))

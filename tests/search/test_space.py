@@ -12,7 +12,7 @@ from tests.examples import examples
 from hoplite.errors import ConfigError, GridError
 from hoplite.models import MODELS, LabelModel, all_settings, split_options
 from hoplite.nets.hlgc import GATES
-from hoplite.search.space import Distribution, default_space, parse_space, read_space
+from hoplite.search.space import Distribution, parse_space, read_space
 
 CITATION = ("citeseer", "cora", "pubmed")
 
@@ -32,8 +32,6 @@ def test_paper_sizes(dataset):
 
 
 def test_a_space_for_any_graph():
-    spaces = {"cora": "paper", "my/cora": "usual", "club": "usual"}
-    assert {name: default_space(name) for name in spaces} == spaces
     for model in MODELS:
         found = read_space("usual").configurations("club", model)
         if issubclass(MODELS[model], LabelModel):

@@ -18,10 +18,9 @@ def search(
     dataset: options.Dataset,
     out: Path = Option(help="Folder of the search; the same command continues from it."),
     model: options.ModelName = DEFAULT_MODEL,
-    grid: str | None = Option(
-        None,
+    grid: str = Option(
+        "usual",
         help=f"{', '.join(GRIDS)}, or a TOML file of your own (docs/searching.md).",
-        show_default="usual, or paper for its datasets",
         autocompletion=options.complete(GRIDS),
     ),
     protocol: str = Option(
@@ -64,14 +63,13 @@ def search(
     from hoplite import search as run
     from hoplite.predictions import write_table
     from hoplite.search import train_command
-    from hoplite.search.space import default_space
 
     graph = open_data(dataset, **reading).in_memory()
     with search_bar(f"{graph.name} {model}") as progress:
         result = run(
             graph,
             model,
-            grid=grid or default_space(dataset),
+            grid=grid,
             seeds=seeds,
             out=out,
             protocol=protocol,

@@ -34,7 +34,7 @@ def train(
         None, help="Time budget for auto, e.g. 60s, 5m or 1h.", show_default="60s"
     ),
     trials: str | None = Option(
-        None, help="For auto: number of candidates instead, or 48/16/6 for each rung."
+        None, help="For auto: number of candidates instead, or which, e.g. 1,2,5."
     ),
     memory: str | None = Option(
         None, help="For a store: peak memory of the process.", show_default="4GB"
@@ -82,7 +82,7 @@ def train(
         import psutil
 
         from hoplite import auto
-        from hoplite.search.halving import BUDGET, parse_seconds
+        from hoplite.search.auto import BUDGET, parse_seconds
 
         left = None
         if trials is None:  # the time of this process counts

@@ -1,6 +1,6 @@
 """Search: which settings are tried, how they are compared, what is kept of each trial."""
 
-from hoplite.search.halving import AutoResult, auto
+from hoplite.search.auto import AutoResult, auto
 from hoplite.search.results import ConfigurationScores, SearchResult, train_command
 from hoplite.search.run import SearchProgress, full_options, search
 from hoplite.search.space import Space, parse_space, read_space

@@ -25,7 +25,7 @@ from hoplite.models import address_of, find_model, split_options, without_idle
 from hoplite.progress import search_bar, watched
 from hoplite.search.executors import Executor, find_executor
 from hoplite.search.results import SearchResult, rank
-from hoplite.search.space import default_space, read_space
+from hoplite.search.space import read_space
 from hoplite.search.trials import FinishedTrial, SearchFile, Trial
 from hoplite.store import open_data
 from hoplite.tasks import task_of
@@ -53,7 +53,7 @@ def search(
     data: Any,
     model: str | type = "lgc",
     *,
-    grid: str | Path | Mapping[str, Any] | None = None,
+    grid: str | Path | Mapping[str, Any] = "usual",
     seeds: int | Sequence[int] = 5,
     out: str | os.PathLike[str] | None = None,
     protocol: str = "validation",
@@ -72,9 +72,9 @@ def search(
     ----------
     data : Graph, path, or whatever else :func:`hoplite.train` takes but a hop store
     model : str or type, default "lgc"
-    grid : str, path or mapping, optional
+    grid : str, path or mapping, default "usual"
         A name (``"paper"``, ``"usual"``, ...), a TOML file, or the options themselves, such as
-        ``{"hops": [2, 5], "lr": 0.2}``; by default the paper's for its datasets, else ``"usual"``.
+        ``{"hops": [2, 5], "lr": 0.2}``.
     seeds : int or sequence of int, default 5
     out : path, optional
         Folder of the search's file, ``search.sqlite``, and of the chosen ``model``. Trials that the
@@ -102,10 +102,9 @@ def search(
     check_choice("protocol", protocol, PROTOCOLS)
     crew = find_executor(executor, workers, cluster)
     family, seed_list = find_model(model), as_seeds(seeds)
-    space = None if grid is None else read_space(grid)  # mistakes are reported before any work
+    space = read_space(grid)  # mistakes are reported before any work
     graph = open_data(data, task=task).in_memory()
     name = str(data) if isinstance(data, str | os.PathLike) else graph.name
-    space = space or read_space(default_space(name))
     if samples is None:
         configurations = space.configurations(name, family.name, options)
     else:
@@ -119,7 +118,7 @@ def search(
         return [Trial(address, one, seed) for one in chosen for seed in seeds]
 
     title = f"{name} {family.name}"
-    with watched(progress, search_bar, title) as report, open_file(out, graph) as file:
+    with watched(progress, search_bar, title) as report, SearchFile(out, file_facts(graph)) as file:
         trials = product(configurations, seed_list)
         first: list[FinishedTrial] = []
         if screen is not None and screen < len(configurations) and len(seed_list) > 1:
@@ -176,9 +175,9 @@ def run_trials(
     return [one for one in queue.finished() if one is not None]
 
 
-def open_file(out: str | os.PathLike[str] | None, graph: Graph) -> SearchFile:
-    """The file of a search on ``graph``, which only this graph and this version continue."""
-    return SearchFile(out, {"dataset": graph.name, "data": fingerprint(graph), "version": VERSION})
+def file_facts(graph: Graph) -> dict[str, Any]:
+    """What the file of a search says, so that only this graph and this version continue it."""
+    return {"dataset": graph.name, "data": fingerprint(graph), "version": VERSION}
 
 
 def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
 from hoplite.files import read_regular
 from hoplite.models import MODELS, all_settings, find_model, idle_settings, split_options
 
-PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")
 MAX_CONFIGURATIONS = 100_000
 MAX_BYTES = 1 << 17  # of a file: deep nesting takes its square in time
 MAX_INT = 2**53  # whole numbers below it are exact in a float
@@ -223,11 +222,6 @@ def _draw(dimension: Dimension, generator: np.random.Generator) -> Any:
     if isinstance(dimension, Distribution):
         return dimension.draw(generator)
     return dimension[int(generator.integers(len(dimension)))]
-
-
-def default_space(dataset: str | Path) -> str:
-    """The space of a search that names none: the paper's for its datasets, else ``usual``."""
-    return "paper" if str(dataset).lower() in PAPER_DATASETS else "usual"
 
 
 def read_space(source: str | Path | Mapping[str, Any]) -> Space:

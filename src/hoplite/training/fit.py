@@ -28,6 +28,7 @@ from hoplite.models.alignment import check_neighbours
 from hoplite.node_data import NodeData
 from hoplite.tasks import Task
 from hoplite.training.folds import count_folds, cross_validate, hold_out
+from hoplite.training.limits import OutOfTimeError, keeps_best
 from hoplite.training.runs import Report, Run, RunResult, require_result, train_runs
 from hoplite.training.scoring import SCORED, ScoredRun, check_after, scored_run
 from hoplite.training.sets import NodeSet, union, weighted_sets
@@ -192,9 +193,14 @@ def _refit(
     both = union(sets["train"], sets["val"])
     both = weighted_sets({"train": both}, shared.task, config, class_texts)["train"]
     runs = [_again(results[i]) for i in chosen]
-    again = train_runs(
-        shared.model, shared.source, runs, {"train": both}, progress=progress, task=shared.task
-    )
+    try:
+        again = train_runs(
+            shared.model, shared.source, runs, {"train": both}, progress=progress, task=shared.task
+        )
+    except OutOfTimeError:
+        if not keeps_best():
+            raise
+        return found
     require_result(again)
     for i, result in zip(chosen, again, strict=True):
         if result.best_epoch:  # otherwise the first model is kept

@@ -30,6 +30,7 @@ from hoplite.models.linear import LinearModel
 from hoplite.models.neighbours import neighbour_columns
 from hoplite.models.settings import check_batch
 from hoplite.tasks import DEFAULT_TASK, Metric, Task, find_task
+from hoplite.training.limits import OutOfTimeError, check_time, keeps_best
 from hoplite.training.linear import LinearObjective
 from hoplite.training.objective import LabelObjective, Measured, Objective, Problem
 from hoplite.training.optimizers import LBFGS, Adam
@@ -207,8 +208,10 @@ def train_run(
     report: Callable[[], None],
 ) -> RunResult:
     """Train one run to its end, or until ``stop``; its state joins ``states``."""
+    check_time()
     state = _State(run, objective_of(model, problem, run), problem, labels)
     states.append(state)
+    check_time()
     started = time.perf_counter()  # the set-up, which runs share, is not theirs
     objective = state.objective
     config, filters = run.config, objective.params.keys() - set(objective.map_weights)
@@ -222,23 +225,31 @@ def train_run(
     steps = 0
 
     def closure() -> tuple[float, Weights]:
+        check_time()
         measured, gradients = objective.gradient(epoch)
         evaluated.append(measured)
         return measured.loss, gradients
 
     for epoch in range(epochs):
         evaluated: list[Measured] = []
+        try:
+            if solver is not None:
+                solver.step(closure)
+            elif adam is not None:
+                for batch in shuffled_batches(len(problem.train), config.batch, run.seed, epoch):
+                    check_time()
+                    measured, gradients = objective.gradient(steps, batch)
+                    adam.step(gradients)
+                    share = 1.0 if batch is None else len(batch) / len(problem.train)
+                    evaluated.append(Measured(share * measured.loss, measured.tally))
+                    steps += 1
+        except OutOfTimeError:
+            if state.best_epoch < 0 or not keeps_best():
+                raise
+            break
         if solver is not None:
-            solver.step(closure)
             state.record("train", evaluated[-1 if config.optimizer == "path" else 0])
         else:
-            assert adam is not None
-            for batch in shuffled_batches(len(problem.train), config.batch, run.seed, epoch):
-                measured, gradients = objective.gradient(steps, batch)
-                adam.step(gradients)
-                share = 1.0 if batch is None else len(batch) / len(problem.train)
-                evaluated.append(Measured(share * measured.loss, measured.tally))
-                steps += 1
             tally = sum((one.tally for one in evaluated[1:]), evaluated[0].tally)
             state.record("train", Measured(sum(one.loss for one in evaluated), tally))
         last = epoch + 1 >= min(run.last or epochs, epochs)

@@ -19,6 +19,7 @@ from hoplite.models.alignment import NodeIndex
 from hoplite.models.correct_smooth import CorrectSmooth
 from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.trained import CONFORMAL, SPLIT, TASK_STATE, TrainedModel, split_facts
+from hoplite.node_data import NodeData
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
 from hoplite.training.runs import RunResult, at_best
 from hoplite.training.sets import NodeSet, union
@@ -204,6 +205,17 @@ def scored_run(
         judged=judged,
         judged_accuracy=judged_accuracy,
     )
+
+
+def with_test_scores(run: ScoredRun, data: NodeData) -> ScoredRun:
+    """A run that has not read the test nodes of ``data``, scored on them."""
+    nodes = data.split.test
+    run.model.training[SPLIT] = split_facts(data.split)
+    if not nodes.size:
+        return run
+    outputs = run.outputs | {"test": (data.labels[nodes], run.model.logits(data)[nodes])}
+    scores = run.scores | _measured(run.task, outputs, "test")
+    return dataclasses.replace(run, outputs=outputs, scores=scores)
 
 
 def _trained_model(fitted: Fitted, result: RunResult, scores: dict[str, float]) -> TrainedModel:

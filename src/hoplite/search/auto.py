@@ -1,0 +1,720 @@
+"""``auto``: the simplest of the linear models that are as good as the best, by validation.
+
+Candidates are trained in the order of their file, one seed each, as :func:`hoplite.train` does:
+validation nodes, or folds of the training nodes, choose the epoch or the penalty and give the
+candidate's figure. The chosen one is trained with all seeds, and only then the test nodes are read.
+
+With the figure r_a of candidate a (larger is better; by default minus the log loss, after the best
+temperature) and its figures r_a,g without the nodes of group g, g = 1 .. G, the standard error of a
+difference is the jackknife's,
+
+    e_ab^2 = (G - 1) / G sum_g (d_g - mean(d))^2,    d_g = r_a,g - r_b,g
+
+so it is that of paired nodes. Those with r_best - r_a <= e are as good as the best; of them the
+one that learns the fewest numbers is chosen, then the one of fewer hops, then the first.
+
+The candidates are a TOML file of tables, each a model with values of its settings:
+
+    [[try]]
+    family = "PageRank"
+    model = "ppr"
+    hops = [5, 10]
+
+A table is the product of its lists, the last key varying fastest, and belongs to a ``family``, by
+default its model. Keys are the options of ``train``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import math
+import os
+import re
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hoplite.errors import (
+    ConfigError,
+    GridError,
+    HopliteError,
+    HopliteWarning,
+    nearest_hint,
+    plural,
+)
+from hoplite.files import without_nan
+from hoplite.formatting import Described, Description, Table
+from hoplite.graph import Graph, Split
+from hoplite.labels import AUTO
+from hoplite.models import all_settings, build_model, find_model, split_options
+from hoplite.models.saved import CHOICE, check_target
+from hoplite.models.trained import TrainedModel
+from hoplite.progress import steps_bar, watched
+from hoplite.search.results import TOP, format_spread
+from hoplite.search.rival import boosted_outputs, most_frequent
+from hoplite.search.run import check_comparable, check_split, file_facts, full_options
+from hoplite.search.space import (
+    list_products,
+    parse_toml,
+    read_dimension,
+    read_grid,
+    read_text,
+)
+from hoplite.search.trials import FILE, SearchFile
+from hoplite.store import open_data
+from hoplite.tasks import LOSS, Metric, Task, task_of
+from hoplite.tasks.base import title_of
+from hoplite.tasks.evaluation import best_temperature
+from hoplite.training.limits import OutOfTimeError, time_limit
+from hoplite.training.results import TrainingResult, as_seeds, train, with_default_model
+from hoplite.training.scoring import judge, number, with_test_scores
+from hoplite.training.sets import NodeSet
+
+log = logging.getLogger("hoplite.search")
+
+BUDGET = "60s"
+TRIALS_SHARE, RIVAL_SHARE = 0.6, 0.1  # of the budget; what is left is for the last training
+GROUPS = 20  # of nodes, for standard errors
+MAX_LABELS = 10_000  # of data that candidates are tried on; of more a sample:
+SAMPLE_LABELS, SAMPLE_COLUMNS = 5_000, 1_000
+VALIDATION_SHARE = 0.2  # of a sample without validation nodes
+UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+RIVAL = "gradient boosting"
+
+Report = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Options of ``train`` for ``model``, and what they gave on the validation nodes.
+
+    Parameters
+    ----------
+    position : int
+        In the order of trial, from 1.
+    model, options
+    listed : tuple of str
+        The options that its table names.
+    family : str
+    val, score : float or None
+        The monitor's figure and the task's own, such as the accuracy; None if it diverged.
+    ranks : tuple of float
+        The figure such that larger is better, then that without each group of nodes.
+    learned : int
+        Numbers that it learns.
+    seconds : float
+    chosen : bool
+    """
+
+    position: int
+    model: str
+    options: dict[str, Any]
+    listed: tuple[str, ...] = ()
+    family: str = ""
+    val: float | None = None
+    score: float | None = None
+    ranks: tuple[float, ...] = ()
+    learned: int = 0
+    seconds: float = 0.0
+    chosen: bool = False
+
+    def __str__(self) -> str:
+        """What tells it from the others.
+
+        >>> str(Candidate(1, "ppr", {"hops": 10, "alpha": 0.1}, ("hops", "alpha")))
+        'ppr: hops 10, alpha 0.1'
+        """
+        values = [(name.replace("_", " "), self.options[name]) for name in self.listed]
+        texts = [f"{name} {v:g}" if isinstance(v, float) else f"{name} {v}" for name, v in values]
+        return f"{self.model}: {', '.join(texts)}".removesuffix(": ")
+
+    @property
+    def hops(self) -> int:
+        """How far its outputs reach: 0 for the features alone."""
+        config, _ = split_options(self.model, self.options)
+        return max(config.hops, int(config.neighbour_labels))
+
+    @property
+    def simplicity(self) -> tuple[int, int, int]:
+        """The smaller, the simpler: learned numbers, then hops, then the place in the file."""
+        return self.learned, self.hops, self.position
+
+    def as_dict(self) -> dict[str, Any]:
+        """For files: without the figures of groups."""
+        values = {name: v for name, v in dataclasses.asdict(self).items() if name != "ranks"}
+        return {"candidate": str(self)} | values
+
+
+def list_candidates(
+    source: str | Path | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    graph: Graph | None = None,
+) -> tuple[list[Candidate], list[str]]:
+    """The candidates of a file, by default Hoplite's own, in their order.
+
+    ``fixed`` options replace the file's wherever the model has them. Candidates that they make
+    equal are tried once. Those that they, or the ``graph``, make impossible are left out: the
+    second value says why.
+
+    >>> candidates, _ = list_candidates()
+    >>> candidates[0].family, candidates[0].options["hops"]
+    ('features alone', 0)
+    """
+    fixed = dict(fixed or {})
+    check_fixed(fixed)
+    name = "auto" if source is None else str(source)
+    tables = _parse(read_grid("auto") if source is None else read_text("candidates", source), name)
+    models = list(dict.fromkeys(model for _, model, _ in tables))
+    for option in fixed:
+        if not any(option in find_model(model).settings() for model in models):
+            raise ConfigError(
+                f"{option} is given, but none of the candidates has it ({', '.join(models)}); "
+                "leave it out, or train a model that has it."
+            )
+    candidates: dict[str, Candidate] = {}
+    settings: list[dict[str, Any]] = []
+    left_out: dict[str, ConfigError] = {}
+    for family, model, listed in ((f, m, one) for f, m, table in tables for one in table):
+        try:
+            full_options(model, listed)
+        except ConfigError as error:
+            raise GridError(f"candidates {name}, {model}: {error}") from error
+        own = find_model(model).settings()
+        defaults = {"monitor": LOSS.name} if "monitor" in own else {}
+        options = defaults | listed | {key: value for key, value in fixed.items() if key in own}
+        candidate = Candidate(len(candidates) + 1, model, options, tuple(listed), family)
+        try:
+            settings.append(full_options(model, options))
+            if graph is not None:
+                _check_possible(candidate, graph)
+        except ConfigError as error:
+            left_out.setdefault(f"{model}: {error}", error)
+        else:
+            candidates.setdefault(f"{model} {settings[-1]}", candidate)
+    if not candidates:
+        raise next(iter(left_out.values()))
+    check_comparable(settings)
+    return list(candidates.values()), list(left_out)
+
+
+def _check_possible(candidate: Candidate, graph: Graph) -> None:
+    """ConfigError if the candidate's model is not one for this graph."""
+    config, training = split_options(candidate.model, candidate.options)
+    task = task_of(graph.labels)
+    task.check_consistency(training.consistency)
+    outputs = task.outputs(graph.labels, graph.class_names)
+    build_model(config, graph.num_features, outputs, graph.relation_weights)
+
+
+def check_fixed(fixed: Mapping[str, Any]) -> None:
+    """ConfigError for an option that is unknown, or whose value no model takes."""
+    known = all_settings()
+    for name, value in fixed.items():
+        if name not in known:
+            raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
+        known[name].metadata["check"](name, value)
+
+
+def _parse(text: str, name: str) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """For every table its family, its model and its configurations."""
+    content = parse_toml(text, f"candidates {name}")
+    tables = content.pop("try", None)
+    content.pop("note", None)
+    if content or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+        raise GridError(
+            f"candidates {name} is not a file of candidates; give tables [[try]], and nothing else "
+            "but a note."
+        )
+    parsed = []
+    for position, table in enumerate(tables, start=1):
+        where = f"candidates {name}, table {position}"
+        if not isinstance(table.get("model"), str):
+            raise GridError(f"{where} has no model; add one, such as model = 'ppr'.")
+        model = find_model(table.pop("model"))
+        family = str(table.pop("family", model.title))
+        branch = {key: read_dimension(key, value, where) for key, value in table.items()}
+        parsed.append((family, model.name, list_products([branch], where)))
+    return parsed
+
+
+def standard_error(one: Candidate, other: Candidate) -> float:
+    """Of the difference of two figures of the same nodes, by the jackknife."""
+    differences = np.subtract(one.ranks[1:], other.ranks[1:])
+    error = math.sqrt(max(len(differences) - 1, 0) * differences.var()) if one.ranks else 0.0
+    return error if math.isfinite(error) else 0.0
+
+
+def _rank(candidate: Candidate) -> float:
+    """The figure by which it is compared, larger is better."""
+    return candidate.ranks[0] if candidate.ranks else -math.inf
+
+
+def decide(tried: Sequence[Candidate]) -> tuple[Candidate, Candidate]:
+    """The simplest of those that are as good as the best, and the best."""
+    finite = [one for one in tried if one.ranks]
+    if not finite:
+        raise HopliteError(
+            "every candidate diverged, so there is nothing to choose; give a lower lr, or other "
+            "options."
+        )
+    best = max(finite, key=_rank)
+    errors = [standard_error(best, one) for one in finite]
+    equal = [one for one, e in zip(finite, errors, strict=True) if _rank(best) - _rank(one) <= e]
+    return min(equal, key=lambda one: one.simplicity), best
+
+
+def parse_seconds(value: Any) -> float:
+    """The seconds that ``"60s"``, ``"1.5m"``, ``"2h"`` or a number means.
+
+    >>> parse_seconds("60s"), parse_seconds("1.5m"), parse_seconds(7)
+    (60.0, 90.0, 7.0)
+    """
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", str(value).lower())
+    seconds = float(match[1]) * UNITS.get(match[2], 0) if match else 0.0
+    if not 0 < seconds < math.inf:
+        raise ConfigError(
+            f"budget is {value!r}; give a time such as 60s, 5m or 1h, above 0, or seconds."
+        )
+    return seconds
+
+
+def parse_trials(value: Any) -> list[int]:
+    """Which candidates to try: a number for the first so many, or their numbers, from 1.
+
+    >>> parse_trials(3), parse_trials("1,2,5")
+    ([1, 2, 3], [1, 2, 5])
+    """
+    match = re.fullmatch("[0-9]{1,6}(,[0-9]{1,6})*", str(value))
+    numbers = [int(part) for part in match[0].split(",")] if match else [0]
+    if min(numbers) < 1:
+        raise ConfigError(
+            f"trials is {value!r}; give how many candidates to try, such as 12, or which, such as "
+            "1,2,5."
+        )
+    return numbers if len(numbers) > 1 else list(range(1, numbers[0] + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class AutoResult(Described):
+    """What ``auto`` chose, and what it tried.
+
+    Parameters
+    ----------
+    trained : TrainingResult
+        The chosen one, with its test scores.
+    chosen : Candidate
+    candidates : list of Candidate
+        Best first.
+    why : str
+    advice : list of str
+        Whether the edges help, and whether gradient boosting is better.
+    rival : Candidate or None
+        Gradient boosting on the same columns, if there was time.
+    monitor : Metric
+    budget : float or None
+    seconds : float
+    budget_notes : list of str
+        What the time did not allow.
+    left_out : list of str
+        Candidates that the given options, or the graph, make impossible.
+    """
+
+    trained: TrainingResult
+    chosen: Candidate
+    candidates: list[Candidate]
+    why: str
+    advice: list[str]
+    rival: Candidate | None
+    monitor: Metric
+    budget: float | None
+    seconds: float
+    budget_notes: list[str]
+    left_out: list[str]
+
+    @property
+    def model(self) -> TrainedModel:
+        """The chosen model, of the seed that is best on validation."""
+        return self.trained.model
+
+    @property
+    def test_accuracy(self) -> float:
+        """Of the chosen model, as :attr:`TrainingResult.test_accuracy`."""
+        return self.trained.test_accuracy
+
+    @property
+    def val_accuracy(self) -> float:
+        """Of the chosen model, as :attr:`TrainingResult.val_accuracy`."""
+        return self.trained.val_accuracy
+
+    @property
+    def trials(self) -> str:
+        """What repeats the choice: ``trials=result.trials``."""
+        tried = sorted(one.position for one in self.candidates)
+        return str(len(tried)) if tried[-1] == len(tried) else ",".join(map(str, tried))
+
+    def summary(self) -> dict[str, Any]:
+        """The choice as plain values, without the test nodes' scores."""
+        names = ("why", "advice", "trials", "budget", "seconds", "budget_notes", "left_out")
+        return without_nan(
+            {
+                "chosen": self.chosen.model,
+                "options": self.chosen.options,
+                "monitor": self.monitor.name,
+                **{name: getattr(self, name) for name in names},
+                "candidates": [one.as_dict() for one in self.candidates],
+                "rival": None if self.rival is None else self.rival.as_dict(),
+            }
+        )
+
+    def __repr__(self) -> str:
+        return f"AutoResult({self.chosen}; {plural(len(self.candidates), 'candidate')})"
+
+    def _describe(self) -> Description:
+        score = self.trained.task.score
+        facts = {"chosen": str(self.chosen)}
+        for part, name in (("val", "validation"), ("test", "test")):
+            values = [run.scores[f"{part}_{score.name}"] for run in self.trained.runs]
+            facts[f"{name} {title_of(score.name)}"] = format_spread(values)
+        tried = [*self.candidates[:TOP], *([] if self.rival is None else [self.rival])]
+        facts["tried"] = f"{plural(len(self.candidates), 'candidate')} in {self.seconds:.3g} s"
+        rows = [
+            [one.family, str(one), self.monitor.shown(one.val), score.shown(one.score)]
+            for one in tried
+        ]
+        titles = [f"validation {metric.title}" for metric in (self.monitor, score)]
+        table = Table(["family", "candidate", *titles], rows)
+        notes = [self.why, *self.advice, *self.budget_notes]
+        return Description("AutoResult", facts, [table], notes)
+
+
+def auto(
+    data: Any,
+    *,
+    budget: str | float | None = None,
+    trials: int | str | None = None,
+    seeds: int | Sequence[int] = 5,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    candidates: str | Path | None = None,
+    progress: bool | Report | None = False,
+    task: str = AUTO,
+    **options: Any,
+) -> AutoResult:
+    """Choose a linear model for ``data`` by validation, and train it.
+
+    Parameters
+    ----------
+    data : whatever :func:`hoplite.train` takes but a hop store
+        Without validation nodes, folds of the training nodes choose. Of more than 10,000 labels the
+        candidates are tried on 5,000, with the 1,000 most frequent columns.
+    budget : str or float, default "60s"
+        Wall time such as "60s", "5m" or a number of seconds.
+    trials : int or str, optional
+        How many candidates instead, such as 12, or which, such as "1,2,5".
+    seeds : int or sequence of int, default 5
+        Of the chosen one; candidates are compared with the first.
+    out : path, optional
+        Folder of the model; ``auto/search.sqlite`` in it has all trials. The same call continues.
+    overwrite : bool, default False
+        Replace a model that is in ``out``, and start the choice anew.
+    candidates : path, optional
+        A TOML file of what is tried, see docs/searching.md; by default Hoplite's own.
+    progress : bool or callable
+        True for a bar; or called with what is being done and the share that is done.
+    task, **options
+        As for ``train``; an option holds for all candidates that have it.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> result = hoplite.auto("cora", trials=2, hops=2)
+    >>> result.trials, [one.family for one in result.candidates]
+    ('2', ['hop blocks', 'features alone'])
+    """
+    if budget is not None and trials is not None:
+        raise ConfigError(f"is {budget!r} and trials is {trials!r}; give one of them.", "budget")
+    wanted = None if trials is None else parse_trials(trials)
+    seconds = parse_seconds(BUDGET if budget is None else budget) if trials is None else None
+    folder = None if out is None else Path(out) / CHOICE
+    if out is not None and folder is not None:
+        resumed = (folder / FILE).is_file()  # then the model is this call's own
+        check_target(Path(out), overwrite=overwrite or resumed)
+    list_candidates(candidates, options)  # mistakes are reported before any work
+    graph = with_default_model(open_data(data, task=task), None, {})[0].in_memory()
+    check_split(graph)
+    listed, left_out = list_candidates(candidates, options, graph)
+    if wanted is not None:
+        listed = [one for one in listed if one.position in wanted] or listed[:1]
+    call = {"trials": trials, "seeds": as_seeds(seeds), "options": options}
+    call["candidates"] = [f"{one.model} {one.options}" for one in listed]
+    call = json.loads(json.dumps(call, default=str))  # as a file gives it back
+    if overwrite and folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+    with (
+        watched(progress, steps_bar, "choosing a model") as report,
+        SearchFile(folder, file_facts(graph) | call) as file,
+    ):
+        choice = _Choice(graph, listed, call["seeds"], file, seconds, report)
+        result = choice.result(left_out)
+    log.info("%s", result.why)
+    if out is not None:
+        kept = result.trained.summary() | {"auto": result.summary()}
+        result.model.save(Path(out), overwrite=True, result=kept)
+    return result
+
+
+@dataclass
+class _Progress:
+    """What is decided so far, kept in the search's file."""
+
+    seconds: float = 0.0
+    tried: list[int] | None = None  # positions, once no more are tried
+
+
+class _Choice:
+    """One choice: the trials, the decision and the last training."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        candidates: list[Candidate],
+        seeds: list[int],
+        file: SearchFile,
+        budget: float | None,
+        report: Report | None,
+    ) -> None:
+        self.graph, self.candidates, self.file, self.seeds = graph, candidates, file, seeds
+        self.budget, self._report, self.notes = budget, report, list[str]()
+        self.progress = file.fact("progress", _Progress) or _Progress()
+        self._started = time.monotonic() - self.progress.seconds
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HopliteWarning)  # of classes: it was given before
+            self.small, self.columns = sample(graph, seeds[0])
+        self.results: dict[int, TrainingResult] = {}  # of this process, by position
+        self.config = split_options(candidates[0].model, candidates[0].options)[1]
+        self.monitor = task_of(graph.labels).monitor(self.config.monitor)
+
+    def left(self, share: float = 1.0) -> float:
+        """Seconds until this share of the budget is spent, an interrupted call's included."""
+        spent = time.monotonic() - self._started
+        return math.inf if self.budget is None else share * self.budget - spent
+
+    def report(self, what: str, share: float) -> None:
+        """Say what is being done; with a budget, the share is that of the time."""
+        share = share if self.budget is None else 1 - self.left() / self.budget
+        if self._report is not None:
+            self._report(what, min(share, 1.0))
+
+    def keep(self, candidate: Candidate | None = None) -> None:
+        """Write down what is decided, and the time."""
+        if candidate is not None:
+            self.file.keep_fact(f"trial {candidate.position}", candidate)
+        self.progress.seconds = time.monotonic() - self._started
+        self.file.keep_fact("progress", self.progress)
+
+    def result(self, left_out: list[str]) -> AutoResult:
+        """Try, decide, train."""
+        tried, rival = self.trials()
+        chosen, best = decide(tried)
+        order = sorted(tried, key=_rank, reverse=True)
+        return AutoResult(
+            trained=self.last_training(chosen),
+            chosen=dataclasses.replace(chosen, chosen=True),
+            candidates=[dataclasses.replace(one, chosen=one is chosen) for one in order],
+            why=_why(chosen, best, len(tried), self.monitor),
+            advice=_advice(tried, best, rival, self.monitor),
+            rival=rival,
+            monitor=self.monitor,
+            budget=self.budget,
+            seconds=time.monotonic() - self._started,
+            budget_notes=self.notes,
+            left_out=left_out,
+        )
+
+    def trials(self) -> tuple[list[Candidate], Candidate | None]:
+        """Train the candidates that there is time for, and the rival after one of each family."""
+        decided = self.progress.tried  # by a call that was interrupted
+        tried, seen, rivals = list[Candidate](), set[str](), list[Candidate | None]()
+        for i, candidate in enumerate(self.candidates):
+            waiting = {one.family for one in self.candidates[i:]} - seen
+            if not waiting and not rivals:
+                rivals.append(self._rival())
+            limit = self.left(TRIALS_SHARE) / max(1, len(waiting)) if tried else math.inf
+            seen.add(candidate.family)
+            if limit > 0 if decided is None else candidate.position in decided:
+                self.report(str(candidate), i / len(self.candidates))
+                known = self.file.fact(f"trial {candidate.position}", Candidate)
+                one = known or self._try(candidate, limit)
+                tried += [] if one is None else [one]
+        if len(tried) < len(self.candidates):
+            self.notes.insert(0, f"{len(tried)} of {len(self.candidates)} candidates were tried")
+        self.progress.tried = [one.position for one in tried]
+        self.keep()
+        return tried, rivals[0] if rivals else self._rival()
+
+    def _try(self, candidate: Candidate, limit: float) -> Candidate | None:
+        """Train a candidate; None, and a note, if it takes longer than ``limit`` seconds."""
+        options: dict[str, Any] = dict(candidate.options)
+        options |= {"refit": False} if "refit" in options else {}
+        started = time.monotonic()
+        try:
+            with warnings.catch_warnings(), time_limit(limit):
+                warnings.simplefilter("ignore", HopliteWarning)
+                result = train(
+                    self.small, candidate.model, seeds=self.seeds[:1], test=False, **options
+                )
+            run = self.results.setdefault(candidate.position, result).best_run
+            learned = sum(weights.size for weights in run.model.weights.values())
+            candidate = dataclasses.replace(candidate, learned=learned)
+            if "val" in run.outputs:
+                candidate = self._judged(candidate, result.task, *run.outputs["val"])
+        except OutOfTimeError:
+            self.notes.append(f"{candidate} did not finish in {limit:.0f} s")
+            return None
+        except HopliteError as error:
+            log.info("%s: %s", candidate, error)
+        candidate = dataclasses.replace(candidate, seconds=time.monotonic() - started)
+        self.keep(candidate)
+        return candidate
+
+    def _judged(
+        self, candidate: Candidate, task: Task, labels: np.ndarray, logits: np.ndarray
+    ) -> Candidate:
+        """The candidate with the figures of its outputs (nodes, m)."""
+        seen, names = self.small.labels[self.small.split.train], self.small.class_names
+        weights = task.node_weights(self.config.class_weight, seen, labels, names)
+        part, groups = NodeSet(labels, labels, weights), np.arange(len(labels)) % GROUPS
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
+            if self.monitor is LOSS and task.exclusive:
+                logits = logits / best_temperature(labels, logits)
+        masks = [groups >= 0, *(groups != g for g in range(min(GROUPS, len(labels))))]
+        figures = [judge(task, self.monitor, part.at(mask), logits[mask])[0] for mask in masks]
+        if not math.isfinite(figures[0]):
+            return candidate
+        score = number(judge(task, task.score, part, logits)[0])
+        ranks = self.monitor.rank(np.nan_to_num(figures, nan=figures[0])).tolist()
+        return dataclasses.replace(candidate, val=figures[0], score=score, ranks=tuple(ranks))
+
+    def _rival(self) -> Candidate | None:
+        """Gradient boosting, of one class or number a node; None without time."""
+        small, labels, split = self.small, self.small.labels, self.small.split
+        known, started = self.file.fact("trial 0", Candidate), time.monotonic()
+        limit = min(self.left(TRIALS_SHARE + RIVAL_SHARE), (self.budget or math.inf) * RIVAL_SHARE)
+        if known or labels.ndim > 1 or small.relations or limit <= 0 or not small.num_features:
+            return known
+        task = task_of(labels).fitted(labels[split.train], max(len(small.class_names), 1))
+        outputs = boosted_outputs(small, task, self.config.folds, self.seeds[0], limit)
+        if outputs is None:
+            self.notes.append(f"there was no time for {RIVAL}")
+            return None
+        judged = labels[split.val if split.val.size else split.train]
+        rival = self._judged(Candidate(0, RIVAL, {}, family="rival"), task, judged, outputs)
+        rival = dataclasses.replace(rival, seconds=time.monotonic() - started)
+        self.keep(rival)
+        return rival
+
+    def last_training(self, chosen: Candidate) -> TrainingResult:
+        """The chosen one on all data with all seeds, or with what the budget leaves time for.
+
+        The model of the trial is the answer where nothing else would be learned, or in time.
+        """
+        _, config = split_options(chosen.model, chosen.options)
+        known, seeds = self.results.get(chosen.position), self.seeds
+        parts = self.graph.split, self.small.split
+        labels, tried = (part.train.size + part.val.size for part in parts)
+        sampled = tried < labels
+        if config.optimizer == "path":
+            seeds = seeds[:1]  # an optimum does not depend on it
+        elif self.budget is not None:
+            affordable = int(max(self.left(), 0.0) / max(chosen.seconds, 1e-3))
+            seeds = seeds[: 1 if sampled else max(1, affordable)]
+            if len(seeds) < len(self.seeds):
+                self.notes.append(f"the chosen one has {plural(len(seeds), 'seed')}")
+        if sampled or len(seeds) > 1 or config.refit or known is None:
+            try:
+                with time_limit(math.inf if known is None else self.left(), keep_best=True):
+                    return train(self.graph, chosen.model, seeds=seeds, **chosen.options)
+            except OutOfTimeError:
+                self.notes.append("the model is that of the trial")
+        assert known is not None
+        run = dataclasses.replace(known.best_run, model=self._widened(known.model))
+        run = with_test_scores(run, self.graph)
+        return dataclasses.replace(known, graph=self.graph, runs=(run,))
+
+    def _widened(self, model: TrainedModel) -> TrainedModel:
+        """The model of a sample with the columns of all data; those it has not seen count 0."""
+        if self.columns is None:
+            return model
+        graph, theta = self.graph, model.weights["theta"]
+        wide = np.zeros((*theta.shape[:-2], graph.num_features, theta.shape[-1]), theta.dtype)
+        wide[..., self.columns, :] = theta
+        return dataclasses.replace(
+            model,
+            weights=model.weights | {"theta": wide},
+            num_features=graph.num_features,
+            feature_names=graph.feature_names or None,
+            preparation=graph.preparation,
+        )
+
+
+def _why(chosen: Candidate, best: Candidate, count: int, monitor: Metric) -> str:
+    """The sentence that explains the choice."""
+    of = f"the best of {plural(count, 'candidate')}"
+    start = f"{chosen} was chosen: its validation {title_of(monitor.name)} {chosen.val:.3g} is"
+    if chosen is best:
+        return f"{start} {of}, and no simpler one is as good."
+    return (
+        f"{start} within a standard error, {standard_error(best, chosen):.2g}, of {of} ({best}: "
+        f"{best.val:.3g}), and it is simpler: it learns {chosen.learned:,} numbers with "
+        f"{plural(chosen.hops, 'hop')}, the best {best.learned:,} with {best.hops}."
+    )
+
+
+def _advice(
+    tried: list[Candidate], best: Candidate, rival: Candidate | None, monitor: Metric
+) -> list[str]:
+    """Whether the edges help, and whether gradient boosting is better."""
+    advice = []
+    alone = max((one for one in tried if one.ranks and not one.hops), key=_rank, default=None)
+    compared = any(one.hops for one in tried)
+    if alone is not None and compared and _rank(best) - _rank(alone) <= standard_error(best, alone):
+        advice.append(
+            "The edges do not help: no candidate that uses them is better than the features alone "
+            "by more than a standard error."
+        )
+    if rival is not None and _rank(rival) - _rank(best) > standard_error(rival, best):
+        advice.append(
+            "Gradient boosting on the same columns is better than every linear model: validation "
+            f"{title_of(monitor.name)} {rival.val:.3g} against {best.val:.3g}; docs/searching.md "
+            "shows how to train it on HopFeatures."
+        )
+    return advice
+
+
+def sample(graph: Graph, seed: int) -> tuple[Graph, np.ndarray | None]:
+    """What candidates are tried on: ``graph`` without test nodes, a part of it if it is large.
+
+    Of more than 10,000 labels these are 5,000, a fifth of which validates, and the 1,000 most
+    frequent columns, which are the second value if there are more.
+    """
+    split, rng = graph.split, np.random.default_rng(seed)
+    train, val = split.train, split.val
+    if train.size + val.size <= MAX_LABELS:
+        return graph.with_split(Split(train, val)), None
+    held = int(VALIDATION_SHARE * SAMPLE_LABELS)
+    train = rng.permutation(train)
+    val = rng.permutation(val)[:held] if val.size else train[-held:]
+    graph = graph.with_split(Split(train[: SAMPLE_LABELS - held], val))
+    columns = most_frequent(graph, SAMPLE_COLUMNS)
+    if len(columns) == graph.num_features:
+        return graph, None
+    return graph.with_features(graph.features[:, columns]), columns

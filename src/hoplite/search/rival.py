@@ -1,0 +1,97 @@
+"""Gradient boosting on the columns of the linear models: a rival that is reported, never saved.
+
+It has the features of every hop side by side, [X | R X | R^2 X] with R = D^-1 A, n x 3 d, and the
+same validation nodes or folds as the linear models. It may find what no linear model can, such as
+thresholds and products of columns.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.engine.evaluation import side_by_side
+from hoplite.engine.propagation import Propagation
+from hoplite.graph import Graph
+from hoplite.tasks import Task
+from hoplite.training.folds import fold_numbers
+
+HOPS = 2
+MAX_COLUMNS = 300  # of X: the most frequent ones of more
+ITERATIONS, STEP = 200, 10  # at most, and between two looks at the validation nodes
+FLOOR = 1e-6  # of probabilities: their logarithm is an output
+
+
+def most_frequent(graph: Graph, count: int) -> np.ndarray:
+    """The ``count`` columns of X that most nodes have, in their order; all if there are fewer."""
+    features: Any = graph.features
+    if graph.num_features <= count:
+        return np.arange(graph.num_features)
+    sparse = features if sp.issparse(features) else sp.csr_array(features)
+    counts = np.bincount(sparse.indices, minlength=graph.num_features)
+    return np.sort(np.argsort(-counts, kind="stable")[:count])
+
+
+def boosted_outputs(
+    graph: Graph, task: Task, folds: int, seed: int, seconds: float
+) -> np.ndarray | None:
+    """Outputs of gradient boosting for the validation nodes, or out of fold, as those of a model.
+
+    Parameters
+    ----------
+    graph : Graph
+        With one class, or one number, for each node.
+    task : Task
+        Fitted to its training labels.
+    folds, seed : int
+        Of the cross-validation of linear models, where there are no validation nodes.
+    seconds : float
+        It ends after about this time, with the iterations that it had time for.
+
+    Returns
+    -------
+    ndarray or None
+        (nodes, m), of the number of iterations with the lowest loss; None if there was no time.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
+
+    end, split = time.monotonic() + seconds, graph.split
+    reduced = graph.with_features(graph.features[:, most_frequent(graph, MAX_COLUMNS)])
+    nodes = np.concatenate([split.train, split.val])
+    source = Propagation(reduced, "random_walk", "monomial", HOPS)
+    rows, values = side_by_side(source.hop_features(nodes)), np.asarray(graph.labels)[nodes]
+    held = np.arange(len(nodes)) >= len(split.train)
+    parts = [held]
+    if not split.val.size:
+        held, numbers = ~held, fold_numbers(values, folds, seed)
+        parts = [numbers == fold for fold in range(folds)]
+    family = HistGradientBoostingClassifier if task.exclusive else HistGradientBoostingRegressor
+    settings = {"warm_start": True, "early_stopping": False, "random_state": seed}
+    models, width = [family(**settings) for _ in parts], max(len(graph.class_names), 1)
+    targets = task.targets(values[held], width)
+    best, lowest = None, np.inf
+    with threadpool_limits(1, user_api="openmp"):  # several wait for each other on a busy machine
+        for iterations in range(STEP, ITERATIONS + 1, STEP):
+            outputs = np.full((len(nodes), width), np.log(FLOOR))
+            for model, part in zip(models, parts, strict=True):
+                if time.monotonic() > end:
+                    return best
+                model.set_params(max_iter=iterations).fit(rows[~part], values[~part])
+                outputs[part] = _outputs(model, rows[part], outputs[part], task)
+            loss = task.loss(outputs[held], targets)
+            if loss >= lowest:
+                break
+            best, lowest = outputs[held], loss
+    return best
+
+
+def _outputs(model: Any, rows: np.ndarray, outputs: np.ndarray, task: Task) -> np.ndarray:
+    """``outputs`` (rows, m) with those of a fitted ``model``; classes it has not seen stay."""
+    if not task.exclusive:
+        return task.targets(model.predict(rows), 1)[:, None]
+    outputs[:, model.classes_] = np.log(np.maximum(model.predict_proba(rows), FLOOR))
+    return outputs
