@@ -24,15 +24,7 @@ from experiments import results as schema
 from experiments.methods import Method, Plan, Protocol, Setting, chosen_methods, read_methods
 from experiments.problems import GROUPS, PROBLEMS, RANDOM, Problem, chosen_problems
 from experiments.results import LINEAR, RESULTS, load_results, mean_and_std, paired, write_results
-from experiments.trainings import (
-    CORES,
-    Report,
-    Scores,
-    Training,
-    Trainings,
-    by_validation,
-    opened,
-)
+from experiments.trainings import CORES, Report, Scores, Training, Trainings, by_validation, opened
 from hoplite import ConfigError
 from hoplite.models import find_model
 

@@ -6,11 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hoplite import (
-    ConfigError,
-    model_config,
-    train,
-)
+from hoplite import ConfigError, model_config, train
 from hoplite.bases import EXAMPLES, KNOWN, Jacobi, basis_choices, find_basis
 from hoplite.store import propagate
 from hoplite.theory import FunctionClass

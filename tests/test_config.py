@@ -3,12 +3,7 @@
 import pytest
 from tests import pyg
 
-from hoplite import (
-    ConfigError,
-    ModelConfig,
-    model_config,
-    train,
-)
+from hoplite import ConfigError, ModelConfig, model_config, train
 from hoplite.config import TrainingConfig
 from hoplite.models import (
     MODELS,

@@ -8,14 +8,7 @@ from tests.examples import examples
 from tests.untidy import UNTRAINED
 from tests.untidy import graphs as untidy_graphs
 
-from hoplite import (
-    ConfigError,
-    Graph,
-    ModelConfig,
-    TrainedModel,
-    model_config,
-    train,
-)
+from hoplite import ConfigError, Graph, ModelConfig, TrainedModel, model_config, train
 from hoplite.bases import Recurrence, find_basis
 from hoplite.engine import propagation
 from hoplite.engine.propagation import Propagation, fitted_basis

@@ -21,13 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from hoplite.bases import find_basis
-from hoplite.config import (
-    TrainingConfig,
-    check_class_weight,
-    check_flag,
-    check_hops,
-    check_number,
-)
+from hoplite.config import TrainingConfig, check_class_weight, check_flag, check_hops, check_number
 from hoplite.engine.evaluation import side_by_side
 from hoplite.engine.propagation import Propagation, fitted_basis
 from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning

@@ -5,16 +5,7 @@ import time
 import pytest
 
 from benchmarks import machine, suite
-from benchmarks.measure import (
-    Contestant,
-    Effort,
-    Figure,
-    Goal,
-    Outcome,
-    Samples,
-    race,
-    timed,
-)
+from benchmarks.measure import Contestant, Effort, Figure, Goal, Outcome, Samples, race, timed
 
 
 def test_contestants_take_turns_after_a_warm_up():

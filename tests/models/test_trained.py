@@ -13,12 +13,7 @@ import pytest
 from safetensors.numpy import save as save_arrays
 from tests import pyg
 
-from hoplite import (
-    Graph,
-    HopliteWarning,
-    ModelFileError,
-    TrainedModel,
-)
+from hoplite import Graph, HopliteWarning, ModelFileError, TrainedModel
 from hoplite.models import MODELS, all_settings, build_model, model_config
 from hoplite.models.alignment import check_classes, labels_in
 from hoplite.nets.hlgc import GATES

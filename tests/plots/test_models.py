@@ -5,15 +5,7 @@ import pytest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, r2_score
 
-from hoplite import (
-    ConfigError,
-    Graph,
-    GraphError,
-    HopliteError,
-    Split,
-    frequency_response,
-    train,
-)
+from hoplite import ConfigError, Graph, GraphError, HopliteError, Split, frequency_response, train
 from hoplite.engine.spectrum import basis_values
 from hoplite.operators import find_operator
 from hoplite.tasks.evaluation import calibration_error

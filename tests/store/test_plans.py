@@ -10,12 +10,7 @@ from hoplite.errors import ConfigError
 from hoplite.machine import format_bytes, parse_bytes, used_memory
 from hoplite.store import opening, propagate
 from hoplite.store.blocks import decode, encode
-from hoplite.store.cost import (
-    Sizes,
-    panel_width,
-    part_entries,
-    rows_per_block,
-)
+from hoplite.store.cost import Sizes, panel_width, part_entries, rows_per_block
 
 MB = 10**6
 

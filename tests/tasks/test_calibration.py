@@ -12,12 +12,7 @@ from tests.examples import examples
 from tests.training.scattered import scattered_graph
 from tests.untidy import SEEDS
 
-from hoplite import (
-    HopFeatures,
-    HopliteWarning,
-    LGCClassifier,
-    train,
-)
+from hoplite import HopFeatures, HopliteWarning, LGCClassifier, train
 from hoplite.models.trained import TrainedModel
 from hoplite.predictions import predict_table
 from hoplite.tasks import find_task

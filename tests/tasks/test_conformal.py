@@ -15,14 +15,7 @@ from tests.training.test_monitor import rare
 from tests.untidy import SEEDS
 
 import hoplite
-from hoplite import (
-    ConfigError,
-    HopliteWarning,
-    LGCRegressor,
-    ModelFileError,
-    Split,
-    TrainedModel,
-)
+from hoplite import ConfigError, HopliteWarning, LGCRegressor, ModelFileError, Split, TrainedModel
 from hoplite.models.trained import CONFORMAL
 from hoplite.predictions import predict_table
 from hoplite.tasks import Conformal, conformal, find_task

@@ -5,13 +5,7 @@ import pytest
 from sklearn import metrics
 from sklearn.dummy import DummyRegressor
 
-from hoplite import (
-    Graph,
-    GraphError,
-    LGCRegressor,
-    Split,
-    train,
-)
+from hoplite import Graph, GraphError, LGCRegressor, Split, train
 from hoplite.engine.propagation import Propagation
 from hoplite.labels import kind_of, relabelled
 from hoplite.tasks import task_of

@@ -10,15 +10,7 @@ from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from tests.untidy import SEEDS
 
-from hoplite import (
-    ConfigError,
-    Graph,
-    GraphError,
-    LGCClassifier,
-    Split,
-    TrainedModel,
-    train,
-)
+from hoplite import ConfigError, Graph, GraphError, LGCClassifier, Split, TrainedModel, train
 from hoplite.engine.propagation import Propagation
 from hoplite.tasks import find_task
 from hoplite.tasks.evaluation import evaluate_labels

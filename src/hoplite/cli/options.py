@@ -21,13 +21,7 @@ import typer
 
 from hoplite.config import NAMES, TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteError, check_choice
-from hoplite.models import (
-    MODELS,
-    all_settings,
-    find_model,
-    model_defaults,
-    models_with,
-)
+from hoplite.models import MODELS, all_settings, find_model, model_defaults, models_with
 from hoplite.models.settings import AUTO, DEFAULT_MODEL
 from hoplite.preparation import TableOptions
 

@@ -18,14 +18,7 @@ from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph
 from hoplite.io.formats import Format
-from hoplite.io.sources import (
-    Table,
-    Workspace,
-    csv_table,
-    file_table,
-    frame_table,
-    table_files,
-)
+from hoplite.io.sources import Table, Workspace, csv_table, file_table, frame_table, table_files
 from hoplite.io.tables import EDGE_COLUMNS, INTEGER_TEXT, Reading, graph_of, id_sql, own_edges
 from hoplite.preparation import TableOptions
 

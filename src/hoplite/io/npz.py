@@ -26,13 +26,7 @@ from hoplite.io.columns import prepared_matrix
 from hoplite.io.formats import Format, refuse_options, refuse_split
 from hoplite.io.splits import masked_split, stratified_split
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
-from hoplite.preparation import (
-    REFUSE,
-    ListColumn,
-    Preparation,
-    TableOptions,
-    chosen_preparation,
-)
+from hoplite.preparation import REFUSE, ListColumn, Preparation, TableOptions, chosen_preparation
 
 FORMAT, VERSION = "hoplite-graph", 1
 LABELS = {CLASSES.task: "labels", NUMBERS.task: "label_values", SETS.task: "label_sets"}

@@ -22,13 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.csr import index_type
-from hoplite.errors import (
-    ConfigError,
-    DatasetError,
-    HopliteWarning,
-    nearest_hint,
-    require_extra,
-)
+from hoplite.errors import ConfigError, DatasetError, HopliteWarning, nearest_hint, require_extra
 from hoplite.files import remove_leftovers, to_json
 from hoplite.graph import Graph, Split
 from hoplite.io.array_files import ROWS, growing_csr, growing_npy, write_ids

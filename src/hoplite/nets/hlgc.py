@@ -25,12 +25,7 @@ import numpy as np
 
 from hoplite.config import choice_setting
 from hoplite.models.base import Weights, uniform
-from hoplite.models.linear import (
-    HopSettings,
-    basis_setting,
-    start_coefficients,
-    start_setting,
-)
+from hoplite.models.linear import HopSettings, basis_setting, start_coefficients, start_setting
 from hoplite.models.settings import ModelConfig
 from hoplite.nets.base import RowNetwork, Tensors
 

@@ -32,12 +32,7 @@ from hoplite.bases import Basis
 from hoplite.engine.backend import get_num_threads
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.features import Features
-from hoplite.engine.polynomial import (
-    gather_hops,
-    polynomial,
-    polynomial_adjoint,
-    scatter_hops,
-)
+from hoplite.engine.polynomial import gather_hops, polynomial, polynomial_adjoint, scatter_hops
 from hoplite.engine.propagation import MAX_NEAR, Propagation, nodes_near
 from hoplite.engine.sparse import SparseMatrix, spmm
 

@@ -21,13 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.csr import (
-    PIECE,
-    CsrPiece,
-    CsrRows,
-    index_type,
-    row_ranges,
-)
+from hoplite.csr import PIECE, CsrPiece, CsrRows, index_type, row_ranges
 from hoplite.files import read_json, write_json
 from hoplite.graph import Split
 from hoplite.io.array_files import (

@@ -32,13 +32,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.bases import find_basis
-from hoplite.csr import (
-    CsrRows,
-    PatchedRows,
-    adjacency_digest,
-    features_digest,
-    rows_of,
-)
+from hoplite.csr import CsrRows, PatchedRows, adjacency_digest, features_digest, rows_of
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import StoreError

@@ -16,12 +16,7 @@ from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
 from hoplite.models.trained import TrainedModel
 from hoplite.theory.complexity import DRAWS
-from hoplite.theory.function_class import (
-    FunctionClass,
-    has_bounds,
-    known_models,
-    other_settings,
-)
+from hoplite.theory.function_class import FunctionClass, has_bounds, known_models, other_settings
 
 STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
 RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
