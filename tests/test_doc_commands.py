@@ -20,7 +20,6 @@ import threading
 import time
 import tomllib
 import urllib.request
-from fnmatch import fnmatch
 from pathlib import Path
 from unittest.mock import patch
 
@@ -43,11 +42,8 @@ OTHERS = {"700MB": "4GB", "1GB": "4GB", "60s": "2s"}  # as pytest itself holds m
 LEFT_OUT = ("for ", "done", "export ", "dask ", "git ", "cd ", "source ", "docker ", "python -m ")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {*PROJECT["optional-dependencies"]}
-# Texts that are printed by no bash block above them: (page, first word) -> what tests it.
-TEXTS = {
-    ("README.md", "club/nodes.csv"): "test_the_tables_of_the_readme",
-    ("docs/store.md", "manifest.json"): "test_the_folder_of_a_store",
-}
+# Texts that are printed by no bash block above them: (page, first word).
+TEXTS = {("README.md", "club/nodes.csv"), ("docs/store.md", "manifest.json")}
 GIVEN = {name_of(page): blocks(page) for page in PAGES if not is_built(page)}
 GIVEN = {name: found for name, found in GIVEN.items() if any(b.language == "bash" for b in found)}
 GIVEN |= {block.page: [block] for block in help_examples().values()}
@@ -215,37 +211,3 @@ def test_commands_run(name, programs, reddit):
                 printed = programs.run(block.text)
             elif block.language == "text" and (block.page, block.text.split()[0]) not in TEXTS:
                 assert same(block.text, printed), f"{block} is not what is printed:\n{printed}"
-
-
-def text_of(page: str, first: str) -> str:
-    """The text of a page that begins with a word."""
-    found = [block.text for block in blocks(ROOT / page) if block.language == "text"]
-    return next(text for text in found if text.split()[0] == first)
-
-
-def test_the_tables_of_the_readme(programs):
-    """The columns that it names are those of the tables that its commands read."""
-    for line in text_of("README.md", "club/nodes.csv").splitlines():
-        path, columns = line.split()[:2]
-        assert Path(path).read_text(encoding="utf-8").splitlines()[0] == columns
-
-
-@pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
-def test_the_folder_of_a_store(programs):
-    """Every file of a store is named, and every one that is named is there, or in such a case."""
-    programs.hoplite(["propagate", "DATASET", "--hops", "1", "--out", "STORE"])
-    store = Path("STORE")
-    there = {path.relative_to(store).as_posix() for path in store.rglob("*") if path.is_file()}
-    named: set[str] = set()
-    for line in text_of("docs/store.md", "manifest.json").splitlines():
-        names = [name for name in re.split(r"\s{2,}", line) if re.fullmatch(r"\S*[./]\S*", name)]
-        assert names, line
-        for name in names:
-            first, _, more = name.partition("{")
-            inner, _, last = more.partition("}")
-            for each in inner.split(","):
-                form = re.sub(r"\d+", "*", (first + each + last).replace("...", "r0-c0.npy"))
-                found = {path for path in there if fnmatch(path, form)}
-                named |= found
-                assert found or re.search("only of imported tables|while nodes are", line), name
-    assert named == there

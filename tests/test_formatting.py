@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 from rich.console import Console
-from tests.plots.conftest import NAMES, untidy
+from tests.plots.conftest import untidy
 
 from hoplite import Graph, Split, train
 from hoplite.explain import explain
@@ -69,23 +69,6 @@ def test_graphs_of_numbers_of_several_labels_and_of_nothing():
     assert bare._repr_html_()
     arcs = Graph.from_edges([(0, 1)], np.eye(2), directed=True)
     assert arcs._describe().facts["relations"] == "out, in"
-
-
-def test_a_result_stands_beside_the_baseline(result):
-    scores, classes = result._describe().tables
-    spread, least = result.metrics("test")["accuracy"], result.baseline("test")["accuracy"]
-    (row,) = (row for row in scores.rows if row[0] == "accuracy")
-    low, high = result.intervals("test")["accuracy"]
-    spread = f"{spread.mean:.3f} ± {spread.std:.3f}"
-    assert row[-3:] == [spread, f"{low:.2f} to {high:.2f}", f"{least:.3f}"]
-    found = result.best_run.test_metrics
-    rarest = min(found.classes, key=lambda name: found.classes[name]["support"])
-    assert "the rarest first" in classes.title
-    assert f"{found.classes[rarest]['recall']:.3f}" in classes.rows[0]
-    for name in NAMES[:2]:
-        assert name not in result._repr_html_()
-        assert name in printed(result)
-    assert printed(result).startswith("TrainingResult")
 
 
 def test_an_explanation(graph, result):

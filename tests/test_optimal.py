@@ -8,7 +8,7 @@ from tests.examples import examples
 from tests.untidy import UNTRAINED
 from tests.untidy import graphs as untidy_graphs
 
-from hoplite import ConfigError, Graph, ModelConfig, TrainedModel, model_config, train
+from hoplite import ConfigError, Graph, TrainedModel, model_config, train
 from hoplite.bases import Recurrence, find_basis
 from hoplite.engine import propagation
 from hoplite.engine.propagation import Propagation, fitted_basis
@@ -152,11 +152,3 @@ def test_a_model_keeps_the_numbers(graphs, tmp_path, operator, model):
     assert fitted_basis(grown, operator, "optimal", 4) != basis
     for data in (graph, grown):
         np.testing.assert_array_equal(read.logits(data), result.model.logits(data))
-
-
-@pytest.mark.parametrize("bad", ["recurrence:1,0,0", "recurrence:nan,0,0/1,0,0", "recurrence:x"])
-def test_what_a_file_says_is_checked(bad):
-    values = model_config(hops=2, basis="recurrence:1,0,0/2,0,1").as_dict()
-    assert ModelConfig.from_dict(values).as_dict() == values
-    with pytest.raises(ConfigError, match="basis"):
-        ModelConfig.from_dict(values | {"basis": bad})

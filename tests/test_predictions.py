@@ -160,16 +160,6 @@ def test_probabilities_of_all_classes_and_the_split(graph, store, tmp_path):
     assert [one or None for one in text["split"].to_pylist()] == parts.tolist()
 
 
-def test_a_split_that_was_drawn_is_told_if_it_is_that_of_the_training(graph):
-    drawn = graph.with_split(hoplite.io.stratified_split(graph.labels, seed=1))
-    trained = hoplite.train(drawn, "sgc", hops=1, epochs=2).model
-    assert "split" in predict_table(trained, drawn)
-    assert "split" in predict_table(trained, graph)  # it states its own
-    other = graph.with_split(hoplite.io.stratified_split(graph.labels, seed=2))
-    assert "split" not in predict_table(trained, other)
-    assert "split" not in predict_table(trained, graph.with_split(Split()))
-
-
 def test_no_file_is_lost(graph, tmp_path):
     hoplite.train(graph, "lgc", hops=1, epochs=2).model.save(tmp_path / "model")
     hoplite.io.write_npz(tmp_path / "graph.npz", graph)

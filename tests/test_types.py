@@ -1,6 +1,5 @@
 """What mypy and pyright see of an installed Hoplite: its types, and mistakes against them."""
 
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -49,14 +48,6 @@ def mypy(python, *paths):
     return check(folder, *command, "--python-executable", python, *paths)
 
 
-def pyright(python, *paths):
-    pytest.importorskip("pyright")
-    if shutil.which("node") is None:
-        pytest.skip("pyright needs Node.js")
-    command = [sys.executable, "-m", "pyright", "--pythonpath", python]
-    return check(python.parent.parent.parent, *command, *paths)
-
-
 def check(folder, *command):
     # elsewhere than in the checkout, whose own settings are not the user's
     done = subprocess.run(
@@ -65,8 +56,7 @@ def check(folder, *command):
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("checker", [mypy, pyright])
-def test_a_users_program_has_types(checker, installed, tmp_path):
+def test_a_users_program_has_types(installed, tmp_path):
     """The program and every public name pass, and each wrong line is refused, in one run.
 
     mypy's --strict refuses ``from hoplite import NAME`` of implicit re-exports.
@@ -75,7 +65,7 @@ def test_a_users_program_has_types(checker, installed, tmp_path):
     lines = [f"from hoplite import {name} as {name}" for name in hoplite.__all__]
     names.write_text("\n".join(lines) + "\n", encoding="utf-8")
     wrong.write_text(HEAD + "\n".join(WRONG) + "\n", encoding="utf-8")
-    code, told = checker(installed, PROGRAM, names, wrong)
+    code, told = mypy(installed, PROGRAM, names, wrong)
     assert code == 1, told
     assert "user_program.py:" not in told
     assert "names.py:" not in told

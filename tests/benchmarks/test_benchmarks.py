@@ -10,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import pyg, untidy
-from tests.commands import run_module
 from tests.examples import examples
 from torch.nn.functional import cross_entropy
 
@@ -218,13 +217,3 @@ def test_command(monkeypatch, tmp_path):
     done.returncode, done.stderr = 1, "no"
     with pytest.raises(HopliteError, match="failed: no"):
         command.run(CONTEXT, wheel)
-
-
-def test_grid(monkeypatch, tmp_path):
-    monkeypatch.setattr(child, "run", run_module)
-    context = Context(threads=1, folder=tmp_path)
-    outcome = command.grid(context, "paper", "--samples", "3", "--epochs", "2")
-    whole, alone = outcome.figures
-    assert whole.case == "15 trials of lgc by `hoplite search`"
-    assert (whole.unit, whole.goal.text) == ("s", "<= 140 s")
-    assert alone.ours == pytest.approx(1e3 * whole.ours / 15)

@@ -14,17 +14,6 @@ def test_json():
     assert (found["nodes"], found["hops"], found["features"]) == (140, 10, 1433)
 
 
-def test_table_and_truncation():
-    text = succeed("bounds", "cora", "--model", "egc", "--hops", "5", "--draws", "100")
-    assert "the paper's theorem 2" in text
-    assert "egc, 5 hops, renormalized, monomial, a = 1" in text
-    assert "Cut after 5 hops, exp(beta S) loses at most 0.0016" in text
-    far = succeed("bounds", "cora", "--model", "egc", "--hops", "2", "--coefficient-bound", "9")
-    assert "loses an unknown part" in far
-    farther = succeed("bounds", "cora", "--model", "egc", "--coefficient-bound", "1e6", "--json")
-    assert json.loads(farther)["truncation"]["hops_needed"] is None
-
-
 def test_a_trained_model(tmp_path):
     model = str(tmp_path / "model")
     succeed("train", "cora", "--hops", 3, "--seeds", 1, "--epochs", 20, "--bias", "--out", model)

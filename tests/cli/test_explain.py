@@ -5,8 +5,6 @@ import json
 import pytest
 from tests.commands import fail, hoplite, succeed
 
-LINE = "add up to the lead of"
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -29,18 +27,6 @@ def folder(tmp_path_factory):
 
 def test_tables_and_page(folder):
     text = succeed("explain", "lgc", "cora", "--node", 1701, "--out", "a page.html", cwd=folder)
-    for part in (
-        "Node 1701 of cora is predicted ",
-        "By hop",
-        "By node",
-        "By feature",
-        "the other",
-        "nodes at hop 2",
-        "A probability is the softmax of the logits.",
-        LINE,
-    ):
-        assert part in text
-    assert "would, removed alone, change the prediction" in text
     assert "Page: a page.html" in text
     page = (folder / "a page.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")

@@ -62,16 +62,3 @@ def test_each_of_several_pages_is_checked(place):
     assert not (place / "many-1.html").exists()
     succeed(*words, "--overwrite", cwd=place)
     assert (place / "many-1.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("out", "message"),
-    [
-        ("no such/x.html", "cannot be a file; give one in an existing folder."),
-        ("folder.html", "cannot be a file; give one in an existing folder."),
-        ("x.txt", "it must be one of"),
-    ],
-)
-def test_where_nothing_can_be_written(place, out, message):
-    (place / "folder.html").mkdir(exist_ok=True)
-    assert message in fail(2, *EXPLAIN, "--out", out, cwd=place)

@@ -79,18 +79,6 @@ def test_what_listens_is_no_scheduler(request, tmp_path, monkeypatch, kind):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_address_of_a_worker_is_no_schedulers(tmp_path, dask):
-    dask.worker()
-    dask.wait_for(1)
-    with distributed.Client(dask.address, set_as_default=False) as client:
-        (worker,) = client.nthreads()
-    with (
-        pytest.raises(ClusterError, match="no Dask scheduler answers"),
-        connect(worker, tmp_path, 0),
-    ):
-        pass
-
-
 def test_another_build_of_the_same_version_differs(tmp_path):
     """Two checkouts may both be called 0.1.0."""
     root = str(Path(hoplite.__file__).parent.parent)

@@ -113,29 +113,6 @@ def test_searches_do_not_read_the_test_set(methods, tmp_path, trained):
     assert {test for _, _, test in trained} == {False, True}
 
 
-def test_after_a_change_only_what_is_new_is_trained(graph_files, tmp_path, trained):
-    path, out = tmp_path / "m.toml", tmp_path / "out"
-    text = (
-        "[protocol]\nscreen = 1\n[common.any]\nepochs = 4\n"
-        "[methods.a]\nmodel = 'lgc'\ngrid = {hops = [1, 2]}\n"
-    )
-    call = {"graphs": graph_files, "datasets": ["texas"], "workers": 1, "methods": path}
-    path.write_text(text)
-    linear_table(out, **call)
-    assert len(trained) == 2 * 2 + 10
-    trained.clear()
-    path.write_text(text.replace("[1, 2]", "[1, 2, 3]"))
-    linear_table(out, **call)
-    assert [one for one in trained if not one[2]] == [("texas", 0, False), ("texas", 1, False)]
-    path.write_text(text.replace("'lgc'", "'sgc'"))
-    table = linear_table(out, **call)
-    assert [row.model for row in table.rows] == ["sgc"]
-    path.write_text(text)  # and back: nothing is lost
-    trained.clear()
-    linear_table(out, **call)
-    assert trained == []
-
-
 def test_a_killed_run_goes_on(graph_files, methods, tmp_path):
     """kill -9 at any moment: what was finished is in the file, and the result is the same."""
     out = tmp_path / "out"
@@ -164,25 +141,6 @@ def _count(out: Path) -> int:
             return file.execute("SELECT count(*) FROM trainings").fetchone()[0]
     except sqlite3.OperationalError:
         return 0
-
-
-def test_problems_without_a_file_are_named(graph_files, methods, tmp_path):
-    call = {"graphs": graph_files, "methods": methods, "models": ["features"], "workers": 1}
-    table = linear_table(tmp_path / "out", datasets=["texas", "cornell"], **call)
-    assert table.absent == ["cornell"]
-    assert "cornell" in markdown(linear_report(table))
-    with pytest.raises(ConfigError, match="nothing to train"):
-        linear_table(tmp_path / "none", datasets=["cornell"], **call)
-    with pytest.raises(ConfigError, match="not a folder"):
-        linear_table(tmp_path / "none", graphs=tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("name", ["cora-60", "cora-even"])
-def test_splits_are_made_by_their_number(name):
-    first, again, other = (PROBLEMS[name].graph(None, {}, number).split for number in (0, 0, 1))
-    np.testing.assert_array_equal(first.train, again.train)
-    assert not np.array_equal(first.train, other.train)
-    assert abs(len(first.train) / 2708 - 0.6) < 0.03
 
 
 def test_the_page_and_the_text_have_every_figure(finished):
@@ -225,14 +183,6 @@ def test_the_committed_methods_are_sound():
 def test_a_wrong_file_of_methods_gets_a_sentence(text, match):
     with pytest.raises((GridError, ConfigError), match=re.escape(match)):
         parse_methods(text)
-
-
-def test_a_wrong_setting_is_found_before_any_work(graph_files, tmp_path):
-    path = tmp_path / "m.toml"
-    path.write_text("[methods.a]\nmodel = 'lgc'\ngrid = {lr = [0.1, -1.0]}\n")
-    with pytest.raises(GridError, match="a on texas: lr is -1"):
-        linear_table(tmp_path / "out", graphs=graph_files, methods=path, datasets=["texas"])
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"rows": 3}', "\x00", '{"figures": [{"method": 1}]}'])

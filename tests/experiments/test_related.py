@@ -64,10 +64,3 @@ def test_every_network_trains_alike_twice(graphs, name):
     ]
     np.testing.assert_array_equal(curves[0], curves[1])
     assert np.isfinite(curves[0]).all()
-
-
-def test_grids_are_read():
-    from experiments.methods import chosen_methods, read_methods
-
-    plan = read_methods("experiments/related.toml")
-    assert {"stacked", "dcnn", "dgi"} <= {*chosen_methods(plan, None)}

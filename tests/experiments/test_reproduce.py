@@ -120,15 +120,6 @@ def test_a_part_keeps_the_rest_and_commands_repeat_the_figures(
         reproduce.reproduce(tmp_path / "r", datasets=["reddit"])
 
 
-def test_two_processes_give_the_same(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(reproduce, "time_models", lambda *arguments, **options: [])
-    call = {"quick": True, "datasets": ["cora"], "models": ["sgc", "lgc"], "seeds": 2}
-    one = reproduce.reproduce(tmp_path / "one", workers=1, **call)
-    two = reproduce.reproduce(tmp_path / "two", workers=2, **call)
-    assert [e.test for e in one.accuracy] == [e.test for e in two.accuracy]
-    assert [e.mean for e in one.coefficients] == [e.mean for e in two.coefficients]
-
-
 def test_a_diverged_setting_gets_a_sentence():
     scores = msgspec.convert(
         {"val": [None], "loss": [None], "test": [None], "epochs": [1], "seconds": [1.0],

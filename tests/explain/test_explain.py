@@ -13,14 +13,11 @@ from hoplite import (
     ConfigError,
     Graph,
     GraphError,
-    HopliteError,
-    ModelFileError,
     TrainedModel,
     train,
 )
 from hoplite.bases import EXAMPLES
-from hoplite.explain import Explainer, Flips, explain
-from hoplite.explain.summary import Removals
+from hoplite.explain import Explainer, explain
 from hoplite.models import build_model, model_config
 from hoplite.operators import OPERATORS
 
@@ -121,18 +118,6 @@ def test_parts_equal_dense_algebra(graphs, dense, model, basis, operator):
     np.testing.assert_allclose(found.node_feature.toarray(), cube.sum(axis=0), atol=1e-12)
 
 
-def test_pairs_in_many_blocks(graphs, monkeypatch):
-    graph = graphs(sparse=True)
-    trained = untrained(model_config("lgc", 2), graph)
-    whole = explain(trained, graph, graph.node_ids[1])
-    monkeypatch.setattr("hoplite.explain.exact.BLOCK_ENTRIES", 4)
-    blocks = explain(trained, graph, graph.node_ids[1])
-    np.testing.assert_array_equal(blocks.node_feature.toarray(), whole.node_feature.toarray())
-    assert blocks.top("node_features", 7) == whole.top("node_features", 7)
-    values = np.abs(whole.node_feature.data)
-    assert abs(whole.top("node_features", 1)[0].contribution) == values.max()
-
-
 @pytest.fixture(scope="module")
 def trained_on_cora(cora):
     return train(cora, "lgc", hops=10, epochs=30, seeds=1).model
@@ -185,34 +170,6 @@ def check_neighbourhood(graph, found):
         assert min(far.get(u, 99) for u in near) == one["distance"] - 1
 
 
-def test_dictionary_of_a_small_graph_with_names(graphs):
-    plain = graphs()
-    graph = Graph(
-        plain.adjacency,
-        plain.features,
-        [0, 1, 2, -1, *[0] * 8],
-        class_names=("x", "y", "z"),
-        feature_names=[f"word {f}" for f in range(5)],
-        node_ids=[f"n{u}" for u in range(12)],
-        name="club",
-    )
-    trained = untrained(model_config("jacobiconv", 2), graph, 0, ("x", "y", "z"))
-    explanation = explain(trained, graph, "n3", "z", against=0)
-    searched = Flips(Removals(3, 3, ()), Removals(2, 2, ()), 1.0, False)
-    found = explanation.to_dict(top=100, flips=searched)
-    json.dumps(found, allow_nan=False)
-    assert found["dataset"] == "club"
-    assert found["node"]["id"] == "n3"
-    assert found["node"]["label"] is None
-    assert (found["class"], found["against"]) == ("z", "x")
-    assert found["flips"] == searched.to_dict()
-    assert (found["nodes"]["others"], found["nodes"]["rest"]) == (0, 0.0)
-    values = {one["name"]: one["value"] for one in found["features"]["top"]}
-    assert values["word 1"] == plain.features[3, 1]
-    assert "node n3, class 'z' against 'x'" in repr(explanation)
-    assert explanation.top("features", 1)[0].name.startswith("word ")
-
-
 def test_dictionary_of_an_isolated_node(graphs):
     graph = graphs()
     trained = untrained(model_config("sgc", 2, "adjacency"), graph)
@@ -223,18 +180,6 @@ def test_dictionary_of_an_isolated_node(graphs):
     assert found["node_features"] == []
     assert explanation.node_feature.shape == (12, 5)
     assert [one["index"] for one in found["neighbourhood"]["nodes"]] == [node]
-
-
-def test_features_in_another_order(graphs):
-    """Names decide, as for the logits, and the explanation is in the model's order."""
-    plain = graphs()
-    names = tuple("vwxyz")
-    trained = untrained(model_config("lgc", 2), plain, names=names)
-    graph = Graph(plain.adjacency, plain.features, feature_names=names)
-    turned = Graph(plain.adjacency, plain.features[:, ::-1], feature_names=names[::-1])
-    one, two = explain(trained, graph, 2), explain(trained, turned, 2)
-    np.testing.assert_allclose(one.by_feature, two.by_feature)
-    assert one.top("features", 2) == two.top("features", 2)
 
 
 def test_ids_may_be_numbers_or_their_texts(graphs):
@@ -264,38 +209,3 @@ def test_mistakes(graphs, node, options, error, sentence):
     trained = untrained(model_config("sgc", 1), graph, classes=("sheep", "cow", "goat"))
     with pytest.raises(error, match=sentence):
         explain(trained, graph, node, **options)
-
-
-def test_more_mistakes(graphs):
-    graph = graphs()
-    named = Graph(graph.adjacency, graph.features, node_ids=[f"anna{u}" for u in range(12)])
-    node = graph.node_ids[0]
-    trained = untrained(model_config("sgc", 1), graph)
-    with pytest.raises(GraphError, match=r"of the graph\. Did you mean 'anna7'"):
-        explain(trained, named, "ana7")
-    for index in (3, np.int64(3), "3", 12):
-        with pytest.raises(GraphError, match="not the id of a node of the graph"):
-            explain(trained, named, index)
-    with pytest.raises(ConfigError, match="alone explains one logit, but against is given"):
-        explain(trained, graph, node, "a", against="b", alone=True)
-    two = TrainedModel(trained.config, {"theta": trained.weights["theta"][:, :2]}, 5, ("a", "b"))
-    plain = Graph(graph.adjacency, graph.features)  # which has no third class
-    with pytest.raises(
-        ConfigError, match="alone explains one logit, but the model has two classes"
-    ):
-        explain(two, plain, 0, alone=True)
-    one = TrainedModel(trained.config, {"theta": trained.weights["theta"][:, :1]}, 5, ("a",))
-    assert explain(one, plain, 0).against is None
-    with pytest.raises(ConfigError, match="Did you mean 'nodes'"):
-        explain(trained, graph, node).top("node")
-    gcn = TrainedModel(model_config("gcn"), {}, 5, ("a", "b", "c"))
-    with pytest.raises(ConfigError, match=r"a gcn is not linear in .*; use sgc, egc, .* or dgc\."):
-        explain(gcn, graph, node)
-    spread = TrainedModel(model_config("labelprop"), {}, 5, ("a", "b", "c"))
-    with pytest.raises(ConfigError, match="a labelprop is not linear"):
-        explain(spread, graph, node)
-    with pytest.raises(ModelFileError, match="trained on 5 features"):
-        explain(trained, graph.with_features(np.ones((12, 4))), node)
-    trained.weights["theta"][0, 0] = float("nan")
-    with pytest.raises(HopliteError, match="not finite"):
-        explain(trained, graph, node)

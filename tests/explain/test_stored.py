@@ -13,7 +13,7 @@ from tests.explain.test_explain import untrained as random_model
 from tests.untidy import UNTRAINED, cut_store, folder
 from tests.untidy import graphs as untidy_graphs
 
-from hoplite import ConfigError, Graph, StoreError, propagate
+from hoplite import ConfigError, StoreError, propagate
 from hoplite.bases import EXAMPLES
 from hoplite.explain import NoRemovals, explain, flips
 from hoplite.models import model_config
@@ -81,26 +81,6 @@ def test_any_store_explains_as_its_graph(graph, case, operator, hops, rows, colu
             check_equal(explain(trained, store, node, **classes), wanted)
 
 
-def test_features_in_another_order(graphs, tmp_path):
-    plain, names = graphs(dtype=np.float32), ("v", "w", "x=1", "x=2", "z")
-    graph = Graph(plain.adjacency, plain.features, feature_names=names)
-    turned = Graph(
-        plain.adjacency,
-        np.array(plain.features)[:, [4, 1, 0, 3]],
-        feature_names=("z", "w", "v", "x=2"),
-    )
-    trained = untrained(model_config("lgc", 2), plain, names=names)
-    store = propagate(turned, tmp_path / "store", hops=2)
-    whole = explain(trained, turned, 3)
-    check_equal(explain(trained, store, 3), whole)
-    assert explain(trained, store, 3).top("features", 2)[0].name == whole.top("features", 2)[0].name
-    assert graph.num_features == 5
-    for node in range(turned.num_nodes):
-        found, wanted = flips(trained, store, node), flips(trained, turned, node)
-        assert found.margin == pytest.approx(wanted.margin, abs=1e-4)
-        assert strip_all(found) == strip_all(wanted)
-
-
 def test_half_precision_leaves_a_residual_that_is_told(graphs, tmp_path):
     graph = graphs(n=30, dtype=np.float32)
     store = propagate(graph, tmp_path / "store", hops=3, basis="chebyshev", dtype="bfloat16")
@@ -153,11 +133,6 @@ def test_flips_of_a_store(graphs, tmp_path):
     assert seen > 4
     with pytest.raises(StoreError, match="give more --memory"):
         flips(trained, store, graph.node_ids[0], memory="1MB")
-
-
-def strip_all(found):
-    parts = found.to_dict()
-    return [strip(flip) for kind in ("edges", "nodes") for flip in parts[kind]["found"]]
 
 
 def strip(flip):

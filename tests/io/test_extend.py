@@ -171,21 +171,6 @@ def test_command(bank, tmp_path):
     assert told in " ".join(done.stdout.split())
 
 
-def test_edges_alone_name_their_ends(bank, tmp_path):
-    place, _, _, before, _ = bank
-    done = command(
-        *("predict", place / "model", place / "old", "--add", place / "edges only"),
-        *("--out", tmp_path / "p.csv"),
-    )
-    assert done.returncode == 0, done.stderr
-    ends = {
-        name.strip()
-        for i in (3, 4, 5)
-        for name in before.slice(i, 1).drop(["weight"]).to_pylist()[0].values()
-    }
-    assert set(table(tmp_path / "p.csv")) == ends
-
-
 def new_tables(nodes=None, edges=None):
     if nodes is not None:
         nodes = pa.table({"id": ["p"], "age": [1.0], "town": ["a"], **nodes})

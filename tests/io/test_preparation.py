@@ -21,7 +21,6 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, RobustScal
 import hoplite
 from hoplite import ConfigError, DatasetError, Graph, HopliteWarning, ModelFileError
 from hoplite.explain import explain
-from hoplite.io.npz import read_npz, write_npz
 from hoplite.preparation import MISSING, OTHER, squeezed
 from hoplite.store import opening
 
@@ -343,16 +342,6 @@ def test_a_text_that_never_changes_is_no_feature(
 
     alone = hoplite.load(folder, id="who", only="country")  # the only column
     assert alone.feature_names == ("country=DE",)
-
-
-def test_npz_keeps_the_preparation(tmp_path: Path) -> None:
-    graph = read(write(tmp_path / "t", columns()))
-    write_npz(tmp_path / "g.npz", graph)
-    again = read_npz(tmp_path / "g.npz")
-    assert again.preparation == graph.preparation is not None
-    hoplite.train(graph, "sgc", hops=1, epochs=2).model.predict(again)
-    write_npz(tmp_path / "n.npz", graph, row_normalize=True)  # other features
-    assert read_npz(tmp_path / "n.npz").preparation is None
 
 
 def test_other_words_and_fillings_are_another_preparation(tmp_path: Path) -> None:

@@ -107,15 +107,6 @@ def test_the_bits_are_those_of_the_day_it_was_written():
     np.testing.assert_allclose(graph.features[0], PINNED[2], rtol=1e-5)
 
 
-def test_misfits_have_the_edges_of_others():
-    sizes = {"nodes": 2000, "edges": 20_000, "features": 1, "classes": 4}
-    plain, mixed = (synthetic(**sizes, homophily=1, misfits=m, exponent=9) for m in (0, 0.3))
-    assert homophily(plain) == 1
-    # Both ends fit with probability 0.7^2, or are misfits of the same other class.
-    assert homophily(mixed) == pytest.approx(0.7**2 + 0.3**2 / 3, abs=0.02)
-    np.testing.assert_array_equal(plain.labels, mixed.labels)
-
-
 def test_reddit_like_by_name(monkeypatch):
     calls = []
 

@@ -156,14 +156,6 @@ def test_several_labels_have_a_curve_each(graph):
             np.testing.assert_allclose(curve.y, true, rtol=1e-5)
             assert sum(int(one.split(", ")[-1]) for one in curve.customdata) == len(nodes)
         assert "<b>" not in "".join(curve.name for curve in curves)  # names are only text
-    swapped = graph.with_labels(several[:, ::-1].copy(), names[::-1]).with_split(graph.split)
-    again = result.model.plot_reliability(
-        swapped.with_features(graph.features, graph.feature_names)
-    )
-    assert {one.name: one.x for one in again.data} == {one.name: one.x for one in drawn.data}
-    many = (rng.random((graph.num_nodes, 20)) < 0.4).astype(np.int8)
-    wide = graph.with_labels(many, [f"l{i}" for i in range(20)]).with_split(graph.split)
-    assert len(train(wide, "sgc", hops=1, epochs=3).plot_reliability().data) == 1 + 12
 
 
 def test_without_plotly_one_sentence(trained, monkeypatch):

@@ -109,19 +109,6 @@ def model(tables: Path) -> TrainedModel:
 
 
 @pytest.fixture(scope="session")
-def moved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainedModel]:
-    """Tables of two classes, the rare one with a hostile name, and a model with a threshold."""
-    rows = cells()
-    for row in rows:
-        row["kind"] = {"": "", SCRIPT: "dog"}.get(row["kind"], SCRIPT)
-    folder = write(tmp_path_factory.mktemp("moved") / "people", rows)
-    made = trained(folder, bias=True, threshold="balanced")
-    assert made.task.chosen_threshold is not None
-    made.save(folder.parent / "model")
-    return folder, made
-
-
-@pytest.fixture(scope="session")
 def changed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., hoplite.Graph]:
     """The graph of tables that were written again, with other cells of one node."""
 

@@ -243,27 +243,3 @@ def test_nodes_to_begin_with(tables, label, options):
         shares = dict(zip(graph.node_ids, model.predict_proba(graph).max(axis=1), strict=True))
         left = [name for name in graph.node_ids if name not in used]  # each node once
         assert examples[1].nodes[0].id == min(left, key=lambda name: shares[name])
-
-
-def test_a_chosen_threshold_is_told_wherever_it_acts(moved, answers):
-    folder, model = moved
-    graph = load(folder, model)
-    made, (rare, threshold) = Answers(model, graph), model.task.chosen_threshold
-    wanted = {"class": SCRIPT, "probability": threshold}
-    assert msgspec.to_builtins(made.model())["threshold"] == wanted
-    logits, odds = model.logits(graph).astype(float), np.log(threshold / (1 - threshold))
-    for v, name in enumerate(graph.node_ids):
-        found = msgspec.to_builtins(made.node(name))["prediction"]
-        assert found["threshold"] == wanted
-        share = found["outputs"][rare]["probability"]
-        assert (found["predicted"] == SCRIPT) == (share > threshold)
-        why = made.explanation(name)
-        assert why.class_ == found["predicted"]
-        sign = 1 if why.class_ == SCRIPT else -1
-        lead = sign * (logits[v, rare] - logits[v, 1 - rare] - odds)
-        assert why.margin == pytest.approx(lead, abs=1e-4)
-        assert msgspec.to_builtins(why.threshold) == wanted | {"contribution": -sign * odds}
-    after = made.change(IDS[0], {AMOUNT: 3.5}).after
-    assert msgspec.to_builtins(after.threshold) == wanted
-    for none in (answers.model(), answers.node(IDS[0]).prediction, answers.explanation(IDS[0])):
-        assert none.threshold is None

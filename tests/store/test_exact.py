@@ -8,39 +8,11 @@ from hoplite.bases import EXAMPLES as BASES
 from hoplite.engine.backend import has_native, use_threads
 from hoplite.io.array_files import CsrFiles
 from hoplite.operators import SYMMETRIC, find_operator
-from hoplite.store import HopStore, building, propagate
+from hoplite.store import HopStore, propagate
 
 pytestmark = pytest.mark.skipif(not has_native(), reason="bits are the C++ core's promise")
 BOTH = pytest.mark.parametrize("basis", BASES)
 ALL = pytest.mark.parametrize("operator", SYMMETRIC)
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("operator", "rows", "columns", "sparse"),
-    [
-        *[(operator, 64, 64, False) for operator in SYMMETRIC],
-        ("renormalized", 7, 2, True),
-        ("laplacian", 1, 5, True),
-    ],
-)
-def test_store_equals_memory(
-    graphs, stores, tmp_path, monkeypatch, operator, basis, sparse, rows, columns
-):
-    graph = graphs(23, 7, sparse=sparse, isolated=3, seed=1)
-    settings = {"hops": 4, "operator": operator, "basis": basis}
-    stores.cut(graph, tmp_path / "s", rows, columns, **settings)
-    monkeypatch.setattr(building, "part_entries", lambda *_: 9)  # S goes by in ranges of rows
-    store = propagate(graph, tmp_path / "s", **settings)
-    expected = stores.in_memory(graph, operator, basis, 4)
-    assert store.complete
-    assert store.verify() == []
-    assert np.array_equal(store.read(0, 23), expected)
-    assert store.read(0, 23).dtype == np.float32
-    assert np.array_equal(store.read(4, 17, hops=[3, 0]), expected[[3, 0], 4:17])
-    chosen = np.array([20, 3, 3, 11, 0])
-    assert np.array_equal(store.rows(chosen), expected[:, chosen])
-    assert np.array_equal(np.concatenate([store.read(*r) for r in store.row_blocks()], 1), expected)
 
 
 @ALL

@@ -1,15 +1,12 @@
 """Plans, costs and progress of stores, and what half precision keeps."""
 
-import mmap
-
 import numpy as np
 import pytest
 
 from hoplite import Graph
 from hoplite.errors import ConfigError
-from hoplite.machine import format_bytes, parse_bytes, used_memory
+from hoplite.machine import parse_bytes
 from hoplite.store import opening, propagate
-from hoplite.store.blocks import decode, encode
 from hoplite.store.cost import Sizes, panel_width, part_entries, rows_per_block
 
 MB = 10**6
@@ -52,38 +49,6 @@ def test_amounts_that_are_refused():
         with pytest.raises(ConfigError, match=r"size is .*; give an amount"):
             parse_bytes(amount, "size")
     assert parse_bytes("9000000TB") == 9 * 10**18
-
-
-def test_amounts_that_are_shown():
-    shown = [
-        format_bytes(count) for count in (0, 7, 999, 999.4, 999.5, 1000, 1234, 999_499, 999_500)
-    ]
-    assert shown[:4] == ["0 B", "7 B", "999 B", "999 B"]
-    assert shown[4:] == ["1 kB", "1 kB", "1.23 kB", "999 kB", "1 MB"]
-    assert format_bytes(5.6e9) == "5.6 GB"
-    assert format_bytes(2.5e12) == "2.5 TB"
-    assert format_bytes(1.2345e15) == "1,234.5 TB"
-
-
-def test_used_memory_is_that_of_the_process():
-    before = used_memory()
-    assert 10 * MB < before < 10**11
-    block = mmap.mmap(-1, 64 * MB)  # not memory that the process had freed before
-    block[:: mmap.PAGESIZE] = b"x" * (64 * MB // mmap.PAGESIZE)
-    assert used_memory() - before > 32 * MB
-    block.close()
-
-
-def test_bfloat16_is_rounded_as_torch_rounds():
-    bits = np.random.default_rng(0).integers(0, 2**31, 5000, dtype=np.uint32)
-    ties = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0xBF818000], np.uint32)
-    values = np.concatenate([bits, ties]).view(np.float32)
-    values = values[np.isfinite(values) & (np.abs(values) < 1e38)].reshape(-1, 1)
-    stored = encode(values, "bfloat16")
-    assert stored.shape == values.shape
-    torch = pytest.importorskip("torch")
-    expected = torch.from_numpy(values).to(torch.bfloat16).float().numpy()
-    np.testing.assert_array_equal(decode(stored, "bfloat16"), expected)
 
 
 def test_tables_are_imported_from_a_size_on(tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit
 from sklearn import metrics
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
@@ -12,7 +11,6 @@ from tests.untidy import SEEDS
 
 from hoplite import ConfigError, Graph, GraphError, LGCClassifier, Split, TrainedModel, train
 from hoplite.engine.propagation import Propagation
-from hoplite.tasks import find_task
 from hoplite.tasks.evaluation import evaluate_labels
 
 OPTIONS = {"hops": 1, "bias": True, "dropout": 0, "epochs": 150, "lr": 0.1, "weight_decay": 1e-4}
@@ -55,26 +53,6 @@ def test_figures_are_those_of_scikit_learn(case):
     for c, name in enumerate(names):
         values = [found.classes[name][what] for what in ("precision", "recall", "f1", "support")]
         assert values == pytest.approx([part[c] for part in parts])
-
-
-def test_loss_and_link_by_hand():
-    rng = np.random.default_rng(3)
-    z, t = rng.standard_normal((12, 3)), rng.integers(0, 2, (12, 3))
-    task = find_task("multilabel")
-    p = expit(z)
-    np.testing.assert_allclose(task.link(z), p)
-    each = -(t * np.log(p) + (1 - t) * np.log(1 - p))
-    targets = task.targets(t, 3)
-    assert task.loss(z, targets) == pytest.approx(each.mean())
-    seen = np.array([[1, 0, 1]] * 3 + [[0, 0, 1]] * 9)
-    weights = task.node_weights("balanced", seen, t, NAMES)
-    np.testing.assert_allclose(weights[:, 0], np.where(t[:, 0], 12 / 6, 12 / 18))
-    named = task.node_weights((("a b", 5.0),), seen, t, NAMES)
-    np.testing.assert_array_equal(named[:, 1], np.where(t[:, 1], 5, 1))
-    assert task.loss(z, targets, weights) == pytest.approx((weights * each).mean())
-    for wrong in (np.zeros(3), np.zeros((3, 2)), np.full((2, 3), 2)):
-        with pytest.raises(GraphError, match="labels h"):
-            task.targets(wrong, 3)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import hoplite
-from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError
 
 
@@ -21,23 +20,6 @@ def test_nobody_sure_is_no_penalty(graphs):
         curve = one.history["train_loss"]
         np.testing.assert_allclose(curve, other.history["train_loss"], rtol=1e-5)
         assert abs(curve - changed.history["train_loss"]).max() > 1e-2
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"consistency": 1.0, "optimizer": "lbfgs"}, "consistency is 1.0"),
-        ({"filter_lr_factor": 2.0, "optimizer": "lbfgs"}, "filter_lr_factor is 2.0"),
-        ({"drop_nodes": 0.5, "batch": 3, "dropout": 0.0}, "drop_nodes is 0.5"),
-        ({"drop_nodes": 1.0}, "drop_nodes is 1.0; it must be a number"),
-        ({"draws": 0}, "draws is 0; it must be a whole number"),
-        ({"sharpen": 1.5}, "sharpen is 1.5"),
-        ({"confidence": -0.1}, "confidence is -0.1"),
-    ],
-)
-def test_wrong_settings(options, said):
-    with pytest.raises(ConfigError, match=said):
-        TrainingConfig(**options)
 
 
 def test_numbers_do_not_agree():

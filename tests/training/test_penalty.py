@@ -59,15 +59,6 @@ def test_value_and_gradient_are_those_of_autograd(
     np.testing.assert_allclose(gradient, judge, rtol=rtol, atol=rtol * size)
 
 
-def test_the_first_of_equal_classes_is_the_target():
-    """All logits 0, as at the start: the target is class 0 of every node."""
-    value, gradient = penalty(np.zeros((2, 5, 3)), 0.0, 0.0)
-    assert value == pytest.approx((2 / 3) ** 2 + 2 * (1 / 3) ** 2)
-    expected, judge = judged(np.zeros((2, 5, 3)), 0.0, 0.0)
-    assert value == pytest.approx(expected)
-    np.testing.assert_allclose(gradient, judge, atol=1e-15)
-
-
 @pytest.mark.parametrize("broken", [np.nan, np.inf])
 def test_a_logit_that_is_not_finite_gives_no_finite_penalty(broken):
     logits = np.random.default_rng(0).standard_normal((2, 6, 3)).astype(np.float32)
