@@ -211,23 +211,30 @@ class TrainingConfig(Checked):
     weight_decay: float = number_setting(5e-4, "L2 penalty.", 0, group="Training")
     dropout: float = number_setting(
         0.5, "Dropout of the features, 0 to below 1 (0 for a hop store).", 0, 1, open_ends="m",
-        group="Dropout",
+        group="Training",
     )  # fmt: skip
     drop_nodes: float = number_setting(
-        0.0, "Dropout of whole nodes, 0 to below 1.", 0, 1, open_ends="m", group="Dropout"
+        0.0, "Dropout of whole nodes, 0 to below 1.", 0, 1, open_ends="m", group="Unlabelled nodes"
     )
     output_dropout: float = number_setting(
-        0.0, "Dropout of X Theta, 0 to below 1.", 0, 1, open_ends="m", group="Dropout"
+        0.0, "Dropout of X Theta, 0 to below 1.", 0, 1, open_ends="m", group="Unlabelled nodes"
     )
-    draws: int = number_setting(1, "Dropout masks in one step.", 1, 1000, group="Dropout")
+    draws: int = number_setting(1, "Dropout masks in one step.", 1, 1000, group="Unlabelled nodes")
     consistency: float = number_setting(
-        0.0, "Penalty on differences between the draws, over all nodes.", 0, group="Dropout"
+        0.0,
+        "Penalty on differences between the draws, over all nodes.",
+        0,
+        group="Unlabelled nodes",
     )
     sharpen: float = number_setting(
-        0.5, "Temperature of the draws' mean; 0: its largest class.", 0, 1, group="Dropout"
+        0.5, "Temperature of the draws' mean; 0: its largest class.", 0, 1, group="Unlabelled nodes"
     )
     confidence: float = number_setting(
-        0.0, "Minimum probability for a node to count in the penalty.", 0, 1, group="Dropout"
+        0.0,
+        "Minimum probability for a node to count in the penalty.",
+        0,
+        1,
+        group="Unlabelled nodes",
     )
     filter_lr_factor: float = number_setting(
         1.0, "Learning rate of the filter / --lr.", 0, open_ends="l", group="Training"
@@ -272,20 +279,20 @@ class TrainingConfig(Checked):
         "half",
         "Of two classes, for the rarer one: half, or by validation balanced or f1.",
         THRESHOLDS,
-        group="Scoring",
+        group="Output",
     )
     calibrate: bool = flag_setting(
-        False, "Fit a temperature of the probabilities on validation.", group="Scoring"
+        False, "Fit a temperature of the probabilities on validation.", group="Output"
     )
     correct_smooth: bool = flag_setting(
-        False, "For classes: Correct and Smooth, chosen by validation.", group="Scoring"
+        False, "For classes: Correct and Smooth, chosen by validation.", group="Unlabelled nodes"
     )
     refit: bool = flag_setting(
-        False, "Train again on training and validation labels, best epochs.", group="Scoring"
+        False, "Train again on training and validation labels, best epochs.", group="Output"
     )
     folds: int = number_setting(
         5, "Folds of cross-validation without a validation split; 0 for none.", 0, 100,
-        group="Scoring",
+        group="Output",
     )  # fmt: skip
     order: str = choice_setting(
         "auto", "auto, weights-first or hops-first.", ORDERS, group="Training"

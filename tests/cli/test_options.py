@@ -17,7 +17,8 @@ from hoplite.search.space import parse_space
 
 
 def parameters(name: str) -> dict[str, inspect.Parameter]:
-    (command,) = [command for command in COMMANDS if command.__name__ == name]
+    every = [command for commands in COMMANDS.values() for command in commands]
+    (command,) = [command for command in every if command.__name__ == name]
     return dict(inspect.signature(command, eval_str=True).parameters)
 
 

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import typer
+from typer import rich_utils
 
 from hoplite.cli.bounds import bounds
 from hoplite.cli.console import prepare_streams, print_error, show_warning
@@ -24,7 +25,14 @@ from hoplite.cli.serve import serve
 from hoplite.cli.train import train
 from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage
 
-COMMANDS = (datasets, train, search, predict, explain, serve, bounds, propagate, doctor)
+COMMANDS = {
+    "Start here": (train, predict, explain),
+    "Models": (search, serve),
+    "Large graphs": (propagate,),
+    "Theory": (bounds,),
+    "Help": (datasets, doctor),
+}
+rich_utils.OPTIONS_PANEL_TITLE = "Basics"
 
 app = typer.Typer(
     name="hoplite",
@@ -33,8 +41,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in COMMANDS:
-    app.command()(command)
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # importing it takes time
     from hoplite import TrainedModel
 
 MAX_NAMED = 4  # models that the help of a setting names
+BASICS = ("hops", "task", "label")  # settings in the first group of a help
 Command = TypeVar("Command", bound=Callable[..., None])
 _commands: list[tuple[Any, bool, Sequence[str]]] = []  # arguments of with_settings
 
@@ -59,15 +60,31 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what alrea
 Dataset = Annotated[
     str,
     typer.Argument(
-        help="A name (see `hoplite datasets`), or the path of a folder with node and edge tables, "
-        "of Planetoid files, of a .npz, .graphml or .mtx file or a list of edges, or of a hop "
-        "store (see `hoplite propagate`).",
+        help="A name (see `hoplite datasets`), a folder with node and edge tables, a database, a "
+        ".npz, .graphml, .mtx or edge list file, or a hop store.",
         autocompletion=complete_dataset,
     ),
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads.", show_default="all cores")]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="CPU threads.", show_default="all cores", rich_help_panel="Large graphs"
+    ),
+]
 StoreMemory = Annotated[
-    str | None, typer.Option(help="For a store: peak memory of the process, such as 700MB.")
+    str | None,
+    typer.Option(
+        help="Peak memory for a hop store, such as 700MB.",
+        show_default="4GB",
+        rich_help_panel="Large graphs",
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Dask cluster for a hop store: tcp://HOST:PORT, or local:N processes.",
+        rich_help_panel="Large graphs",
+    ),
 ]
 ModelFolder = Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")]
 OwnClass = Annotated[
@@ -83,9 +100,8 @@ ModelName = Annotated[str, typer.Option(help=_MODEL_HELP, autocompletion=complet
 ModelByData = Annotated[
     str | None,
     typer.Option(
-        help=f"{_MODEL_HELP} auto chooses one. Tables have by default 2 hops, operator "
-        "random_walk, bias, dropout 0, optimizer lbfgs and the feature log degree.",
-        show_default=f"{DEFAULT_MODEL}; blocks for node and edge tables",
+        help=f"{_MODEL_HELP} auto tries them.",
+        show_default=f"{DEFAULT_MODEL}; for tables the best of blocks and ppr",
         autocompletion=complete([*MODELS, AUTO]),
     ),
 ]
@@ -200,7 +216,8 @@ def _parameter(name: str, annotation: Any) -> Parameter:
 def _field_parameter(field: Field[Any], type_: type, group: str, **options: Any) -> Parameter:
     choices = field.metadata["choices"]
     completion = complete(choices) if choices else None
-    option = typer.Option(autocompletion=completion, rich_help_panel=group, **options)
+    panel = None if field.name in BASICS else group
+    option = typer.Option(autocompletion=completion, rich_help_panel=panel, **options)
     return _parameter(field.name, Annotated[type_ | None, option])
 
 

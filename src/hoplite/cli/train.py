@@ -27,36 +27,30 @@ MAX_CLASSES = 20  # in the table of classes
 def train(
     dataset: options.Dataset,
     model: options.ModelByData = None,
-    seeds: int = Option(
-        5, min=1, help="Number of runs, with seeds 0, 1, 2 and so on; one if solved."
-    ),
+    seeds: int = Option(5, min=1, metavar="N", help="Number of runs; one is enough if solved."),
     budget: str | None = Option(
         None, help="Time budget for auto, e.g. 60s, 5m or 1h.", show_default="60s"
     ),
     trials: str | None = Option(
-        None, help="For auto: number of candidates instead, or which, e.g. 1,2,5."
+        None,
+        help="For auto: number of candidates instead of a budget, or which, e.g. 1,2,5.",
+        rich_help_panel="Model",
     ),
-    memory: str | None = Option(
-        None, help="For a store: peak memory of the process.", show_default="4GB"
-    ),
-    cluster: str | None = Option(
-        None, help="For a store: tcp://HOST:PORT of a Dask scheduler, or local:N processes."
-    ),
+    memory: options.StoreMemory = None,
+    cluster: options.Cluster = None,
     threads: options.Threads = None,
     test: bool = Option(
-        True, "--test/--no-test", help="Score the test nodes, or leave them unread."
+        True,
+        "--test/--no-test",
+        help="Score the test nodes, or leave them unread.",
+        rich_help_panel="Output",
     ),
-    out: Path | None = Option(
-        None, help="Folder for the model that is best on the validation nodes."
-    ),
+    out: Path | None = Option(None, help="Folder for the trained model."),
     overwrite: options.Overwrite = False,
     json: options.Json = False,
     **settings: Any,
 ) -> None:
     """Train a model on DATASET and score it on the test nodes.
-
-    With --model auto the models are tried and one is chosen on the validation nodes; --out/auto
-    keeps what was tried, and the same command continues it.
 
     Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --weight-decay 5e-4 --dropout 0.5
     """
