@@ -7,7 +7,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import hoplite
@@ -71,16 +70,6 @@ def test_fit_predict_and_clone(task, kind):
         assert model.coefficients_.shape == (3,)
         assert model.coef_.shape == (3, 24 if kind is HopBlocksClassifier else 8)
     assert 1 <= model.n_iter_ <= 5
-
-
-def test_cross_validation_and_grid_search(task):
-    graph, nodes, y = task
-    model = LGCClassifier(graph, epochs=5)
-    assert cross_val_score(model, nodes, y, cv=3).shape == (3,)
-    grid = {"hops": [1, 3], "operator": ["renormalized", "laplacian"]}
-    search = GridSearchCV(model, grid, cv=3).fit(nodes, y)
-    assert search.best_params_["hops"] in (1, 3)
-    assert search.best_estimator_.graph is graph
 
 
 def test_validation_stops_early_and_equals_train(task):

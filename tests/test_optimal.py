@@ -10,7 +10,6 @@ from tests.untidy import graphs as untidy_graphs
 
 from hoplite import ConfigError, Graph, TrainedModel, model_config, train
 from hoplite.bases import Recurrence, find_basis
-from hoplite.engine import propagation
 from hoplite.engine.propagation import Propagation, fitted_basis
 from hoplite.operators import OPERATORS, SYMMETRIC
 from hoplite.store import propagate
@@ -67,19 +66,6 @@ def test_what_there_is_is_orthonormal_on_any_graph(dense, graph, operator, hops)
     found = Propagation(graph, operator, basis, hops).hop_features()
     sizes = np.linalg.norm(found, axis=(1, 2))
     assert (sizes <= 1.5 * sizes[0]).all()
-
-
-def test_wide_features_in_blocks_are_the_same(graphs, monkeypatch):
-    graph = graphs(40, 30, sparse=True)
-    whole = fitted_basis(graph, "renormalized", "optimal", 8)
-    monkeypatch.setattr(propagation, "BLOCK_COLUMNS", 7)
-    pieces = fitted_basis(copy_of(graph), "renormalized", "optimal", 8)
-    np.testing.assert_allclose(pieces.table(8), whole.table(8), rtol=1e-12)
-
-
-def copy_of(graph):
-    """Another graph with the same data, for which nothing is known yet."""
-    return Graph(graph.adjacency, graph.features, graph.labels, split=graph.split)
 
 
 def test_fewer_hops_are_the_first_ones(graphs):

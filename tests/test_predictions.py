@@ -10,7 +10,7 @@ import pytest
 from tests.commands import hoplite as command
 
 import hoplite
-from hoplite import ConfigError, Graph, Split, StoreError
+from hoplite import ConfigError, Graph, Split
 from hoplite.machine import RESERVE, used_memory
 from hoplite.models import trained as trained_module
 from hoplite.predictions import Order, predict_table, predictions, write_table
@@ -83,26 +83,6 @@ def test_ids_are_numbers_where_they_fit(ids, tmp_path):
     for data in (path, hoplite.propagate(path, tmp_path / "store", hops=1)):
         found = predict_table(trained, data)["id"]
         assert found.tolist() == (ids if fit else [str(name) for name in ids])
-
-
-def test_what_does_not_fit_is_told(graph, store):
-    for options, phrase in (
-        ({"operator": "laplacian"}, "operator is 'laplacian' but"),
-        ({"basis": "chebyshev"}, "basis is 'chebyshev' but"),
-        ({"hops": 5}, "hops is 5 but"),
-    ):
-        trained = hoplite.train(graph, "lgc", epochs=2, **{"hops": 2, **options}).model
-        with pytest.raises(ConfigError, match=phrase):
-            trained.predict(store)
-    with pytest.raises(ConfigError, match="needs the graph's edges"):
-        hoplite.train(graph, "gcn", epochs=2).model.predict(store)
-    trained = hoplite.train(graph, "lgc", hops=2, epochs=2).model
-    with pytest.raises(ConfigError, match=r"memory is 1 MB but this prediction needs"):
-        predictions(trained, store, memory="1MB")
-    with pytest.raises(ConfigError, match="memory is given, which is for hop stores"):
-        predictions(trained, graph, memory="4GB")
-    with pytest.raises(StoreError, match="this needs the graph itself"):
-        store.in_memory()
 
 
 def test_the_command_writes_in_batches_and_within_the_memory(graph, store, tmp_path):

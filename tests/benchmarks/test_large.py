@@ -46,20 +46,6 @@ def test_store(context):
     assert left(context) == ["reddit-like-0.005"]
 
 
-def test_budget(context):
-    larger, peak, seconds = large.budget(context).figures
-    assert 0 < larger.ours < 1  # at this size Python is what takes the memory
-    assert peak.passed
-    assert seconds.ours > 0
-
-
-def test_training(context):
-    outcome = large.training(context, hops=1)
-    assert [figure.case.split()[0] for figure in outcome.figures] == ["1", "lgc"]
-    assert "test accuracy" in outcome.notes[0]
-    assert left(context) == ["reddit-like-0.005"]
-
-
 def test_the_cost_model_knows_the_bytes(context):
     figures = [figure for figure in large.cost_model(context).figures if figure.goal is not None]
     assert len(figures) == 3

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from benchmarks import machine, suite
-from benchmarks.measure import Contestant, Effort, Figure, Goal, Outcome, Samples, race, timed
+from benchmarks.measure import Contestant, Effort, Figure, Goal, Samples, race, timed
 
 
 def test_contestants_take_turns_after_a_warm_up():
@@ -52,38 +51,3 @@ def test_goals(goal, passed):
 
 def test_a_ratio_goal_without_a_peer_is_open():
     assert Figure("case", 3.0, "ms", goal=Goal.ratio_at_least(5)).passed is None
-
-
-def fake(context):
-    figures = [
-        Figure("fast", 2.0, "ms", "peer", 8.0, 4.0, Goal.ratio_at_least(3)),
-        Figure("slow", 20_000.0, "ms", goal=Goal.at_most(3 if context.quick else 30_000, "ms")),
-        Figure("free", 123.4, "ns"),
-    ]
-    return Outcome(figures, ["a note."])
-
-
-FAKES = {
-    "one": suite.Benchmark("one", "The first", fake),
-    "two": suite.Benchmark("two", "The second", fake, quick=False),
-}
-
-
-@pytest.fixture
-def quiet(monkeypatch):
-    """A machine that is described without the seconds that an honest bandwidth takes."""
-    whole = machine.describe
-    monkeypatch.setattr(suite, "describe", lambda threads: whole(threads, floats=2**16))
-    monkeypatch.setattr(machine.OtherPrograms, "share", lambda self: 0.05)
-
-
-def test_the_page_has_a_row_for_every_figure(quiet):
-    result = suite.run_suite(FAKES, quick=True)
-    assert [benchmark.name for benchmark, _ in result.outcomes] == ["one"]
-    page = suite.markdown(result, "python -m benchmarks --quick")
-    assert "Written by `python -m benchmarks --quick`; do not edit." in page
-    assert "| fast | 2 ms | peer: 8 ms | 4x | >= 3x: pass |" in page
-    assert "| slow | 20 s | - | - | <= 3 ms: miss |" in page
-    assert "| free | 123 ns | - | - | - |" in page
-    assert "| fast | peer | >= 3x | 4x, pass |" in page  # the table of goals
-    assert "1 of 2 goals reached" in page

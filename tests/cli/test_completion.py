@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 
-import pytest
 from tests.commands import hoplite
 
 PROGRAM = "import sys; sys.argv[0] = 'hoplite'; from hoplite.__main__ import main; main()"
@@ -47,13 +46,6 @@ def test_names_are_offered(tmp_path):
         "hoplite datasets --fetch ": ["reddit"],
     }.items():
         assert set(some) <= set(offered(text).split()), text
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_shell_is_answered(shell):
-    assert "cora" in offered("hoplite train cor", shell)
-    script = hoplite(env={"_HOPLITE_COMPLETE": f"source_{shell}"}).stdout
-    assert f"complete_{shell}" in script
 
 
 def test_it_waits_for_no_large_library():

@@ -88,11 +88,3 @@ def test_a_warning_about_the_graph_comes_once(tmp_path: Path) -> None:
     first, *others = done.stderr.splitlines()
     assert first.startswith("warning: 1 of 3 classes have no training node (rare); ")
     assert all("nodes the model " in line for line in others)  # after three epochs
-
-
-def test_what_is_wrong_in_a_file_is_no_wrong_usage(tmp_path: Path) -> None:
-    grid = tmp_path / "grid.toml"
-    for text in ("[cora", "[cora]\nlr = -1\n", "[cora]\nlr = ['x']\n"):
-        grid.write_text(text)
-        words = ["search", "cora", "--out", tmp_path / "s", "--grid", grid, "--epochs", 3]
-        assert "grid.toml" in fail(1, *words)

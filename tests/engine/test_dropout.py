@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -67,13 +65,3 @@ def test_masks_of_other_seeds_steps_layers_and_neighbours_are_unrelated():
     assert np.abs(correlation - np.eye(16)).max() < 0.012
     for lag in (1, 2, 7, 1433):
         assert abs(np.corrcoef(masks[0][lag:], masks[0][:-lag])[0, 1]) < 0.012
-
-
-def test_layers_have_masks_of_their_own_and_rate_0_has_none():
-    dropout = Dropout(0.5, 7, 3)
-    assert dropout.of_entries() == Mask(0.5, 7, 3)
-    assert dropout.of_entries(2) == Mask(0.5, 7, 3 + 2**33)
-    assert (dropout.of_nodes, dropout.of_outputs) == (None, None)
-    assert Dropout(0.0, 7, 3, nodes=0.1).of_entries() is None
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        dropout.step = 4

@@ -168,11 +168,3 @@ def test_out_may_be_w_or_z(name):
             assert_close(found, wanted)
         memory[: 50 * 21] = X.ravel()
         assert np.array_equal(spmm(S, at(0), out=at(50 * 21)), spmm(S, X))  # side by side
-
-
-def test_duplicates_are_summed_and_other_numbers_converted():
-    twice = sp.csr_array((np.array([1, 2]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1))
-    S = SparseMatrix.from_scipy(twice)
-    assert (S.nnz, S.dtype) == (1, np.float32)
-    assert spmm(S, np.ones((1, 1), np.float32)).item() == 3
-    assert twice.nnz == 2  # the caller's matrix is as it was

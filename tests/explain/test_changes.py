@@ -19,7 +19,7 @@ from hoplite.explain import Explainer, explain
 from hoplite.explain.changes import Cell
 from hoplite.models import build_model, model_config
 from hoplite.operators import OPERATORS
-from hoplite.preparation import DateColumn, NumberColumn, TextColumn
+from hoplite.preparation import NumberColumn, TextColumn
 from hoplite.structural import with_structural
 
 LINEAR = [("sgc", "monomial"), ("egc", "monomial"), ("blocks", EXAMPLES[-1])]
@@ -192,19 +192,6 @@ def test_a_third_class_close_behind_the_border(gap):
     (found,) = explain(trained, graph, 0).changes([0]).found
     logits = trained.logits(Graph.from_edges([], [[found.to], [1.5]]))[0]
     assert found.becomes == trained.class_names[int(logits.argmax())] != "a"
-
-
-def test_outside_is_beyond_the_side_that_is_told():
-    """Times are told as their day, and numbers with six digits."""
-    low, high = 18262.38, 18300.9  # from 2020-01-01 09:07 on
-    opened = Cell(0, 0, DateColumn("opened", low=(low,), high=(high,)))
-    assert not opened.outside("2020-01-01")
-    assert opened.outside("2019-12-31", "below")
-    assert not opened.outside("2019-12-31", "above")  # nearly all values are later
-    assert opened.outside("2020-03-01", "above")
-    paid = Cell(0, 0, NumberColumn("paid", low=(1234567.8,), high=(1234567.8,)))
-    assert not paid.outside(1234570.0)
-    assert paid.outside(1234600.0)
 
 
 def test_a_cell_holds_no_number_that_a_table_cannot():

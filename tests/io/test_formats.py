@@ -88,14 +88,6 @@ def test_wrong_masks(tmp_path, changes):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_one_split_of_a_name_or_a_folder(tmp_path):
-    with pytest.raises(ConfigError, match="split is 2, but cora does not have several"):
-        load("cora", split=2)
-    (tmp_path / "e.txt").write_text("a b\n")
-    with pytest.raises(ConfigError, match="does not have several splits"):
-        load(tmp_path / "e.txt", split=0)
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -124,13 +116,6 @@ def test_edge_lists(tmp_path, name, text):
     assert graph.class_names == ("a", "b")
     edges = [(0, 1, 0.5), (1, 0, 2), (0, 1, 1), (2, 4, 0.7)]
     np.testing.assert_allclose(graph.adjacency.toarray(), dense_of(edges, 5))
-
-
-def test_an_edge_list_of_text(tmp_path):
-    (tmp_path / "friends.edges").write_text("zoë;b c\nb c;a\na;a\n", encoding="utf-8")
-    graph = read_edge_list(tmp_path / "friends.edges")
-    assert graph.node_ids == ("a", "b c", "zoë")
-    assert (graph.name, graph.num_edges) == ("friends", 2)
 
 
 @pytest.mark.parametrize(

@@ -81,16 +81,6 @@ def test_the_seed_reaches_the_split(tmp_path):
     assert load(folder, seed=0).split.train.tolist() != load(folder, seed=3).split.train.tolist()
 
 
-def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DatasetError, match=r"'coraa' is unknown and no such path exists.*'cora'\?"):
-        load("coraa")
-    with pytest.raises(DatasetError, match="no such path exists"):
-        load("")
-    with pytest.raises(DatasetError, match=r"or file\.$"):
-        load("nowhere/shop2")
-
-
 def test_paths_that_hold_no_dataset(tmp_path):
     for name in ("transactions.csv", "customers.parquet", "note.txt"):
         (tmp_path / "shop").mkdir(exist_ok=True)

@@ -129,16 +129,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, hoplite.Train
     return folder / "t", hoplite.TrainedModel.load(folder / "m")
 
 
-def test_the_model_keeps_its_preparation(model: tuple[Path, hoplite.TrainedModel]) -> None:
-    folder, trained = model
-    graph = read(folder)
-    assert trained.preparation == graph.preparation
-    again = hoplite.load(folder, prepare=trained)  # without a word about the key, or the names
-    np.testing.assert_array_equal(dense(again), dense(graph))
-    assert again.class_names == ("cat", "dog")
-    np.testing.assert_array_equal(trained.logits(again), trained.logits(graph))
-
-
 def test_predict_takes_columns_in_any_order_and_of_another_type(
     model: tuple[Path, hoplite.TrainedModel], tmp_path: Path
 ) -> None:

@@ -110,18 +110,6 @@ def test_csv_and_parquet_mix(tmp_path, ids):
     assert read_tables(tmp_path).num_edges == 1
 
 
-def test_long_digit_strings_stay_text(tmp_path):
-    long = "9" * 5000
-    graph = read_tables(write(tmp_path, f"id,label,x\n{long},{long},1\n", "source,target\n"))
-    assert graph.node_ids == (long,)
-    assert graph.class_names == (long,)
-    top = 2**63
-    graph = read_tables(write(tmp_path, f"id,x\n{top - 1},1\n", "source,target\n"))
-    assert graph.node_ids == (top - 1,)
-    graph = read_tables(write(tmp_path, f"id,x\n{top},1\n", "source,target\n"))
-    assert graph.node_ids == (str(top),)
-
-
 def test_wide_one_hot_is_sparse(tmp_path):
     rows = "".join(f"{i},v{i % 30},w{i % 29}\n" for i in range(300))
     graph = read_tables(write(tmp_path, f"id,a,b\n{rows}", "source,target\n"))

@@ -13,7 +13,6 @@ from hoplite.engine.propagation import Propagation
 from hoplite.explain import explain
 from hoplite.models import MODELS, LinearModel, build_model, model_config
 from hoplite.store import propagate
-from hoplite.theory import FunctionClass
 
 FIXED = ["s2gc", "ppr", "heat", "dgc"]
 
@@ -82,29 +81,6 @@ def test_equal_to_their_definitions(dense, problem):
     every = built.all_coefficients(weights)
     total = sum(c * power for c, power in zip(every, powers, strict=True))
     np.testing.assert_allclose(total, wanted, atol=1e-9)
-
-
-@examples(60)
-@given(problem=problems(), bias=st.booleans())
-def test_their_complexity_is_that_of_the_filtered_features(dense, problem, bias):
-    graph, config, rows, rng = problem
-    rows = rows[:7]
-    own = {name: getattr(config, name) for name in ("alpha", "time") if hasattr(config, name)}
-    chosen = FunctionClass(
-        graph, config.model, config.hops, config.operator, nodes=rows, settings=own, bias=bias,
-        coefficient_bound=float(rng.uniform(0, 9)),
-    )  # fmt: skip
-    S = dense.basis(graph, config.operator, "monomial", 1)[1]
-    signal = (filter_matrix(config, S) @ dense.features(graph))[np.sort(rows)]
-    if bias:
-        signal = np.hstack([signal, np.ones((len(rows), 1))])
-    signs = 1 - 2 * ((np.arange(2 ** len(rows))[:, None] >> np.arange(len(rows))) & 1)
-    wanted = np.abs(signs @ signal).max(axis=1).mean() / len(rows)
-    found = chosen.estimate()
-    assert found.exact
-    assert found.value == pytest.approx(wanted, rel=1e-6, abs=1e-12)
-    for name, bound in chosen.bounds().items():
-        assert found.value <= bound * (1 + 1e-9) + 1e-100, name  # whose square is 0
 
 
 OWN = {"s2gc": {"alpha": 0.2}, "ppr": {"alpha": 0.2}, "heat": {"time": 1.5}, "dgc": {"time": 1.5}}

@@ -1,8 +1,5 @@
 """The objective of networks against autograd of the whole loss, its bits, and its threads."""
 
-import subprocess
-import sys
-import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -204,19 +201,3 @@ def test_threads_of_torch_are_as_before():
     with use_threads(3), torch_threads(views.SHARED_WORK):
         assert torch.get_num_threads() == 3
     assert torch.get_num_threads() == before
-
-
-def test_models_are_listed_without_torch():
-    code = """
-        import sys
-        sys.modules["torch"] = None  # an import of it is an error
-        import hoplite.nets.hlgc, hoplite.nets.gcn, hoplite.nets.gat, hoplite.nets.module
-        from hoplite.models import MODELS, model_config, build_model
-        assert {"hlgc", "gcn", "gat"} <= MODELS.keys()
-        for config in (model_config("gcn"), model_config("gat"), model_config("hlgc", gate="node")):
-            assert build_model(config, 4, 2).shapes()
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hoplite import search, train
+from hoplite import search
 
 go = pytest.importorskip("plotly.graph_objects")
 
@@ -35,13 +35,6 @@ def test_the_kept_epoch_and_the_stop_are_marked(trained):
         stopped = (f"stopped after epoch {run.epochs}", axis) in marks
         assert stopped == (run.epochs < 40) == run.stopped_early
     assert {shape.x0 for shape in figure.layout.shapes} == {run.best_epoch}
-
-
-def test_the_monitor_is_drawn_even_if_only_validation_has_it(graph):
-    result = train(graph, "sgc", hops=1, epochs=5, monitor="auc")
-    (curve,) = (t for t in lines(result.plot_history()) if t.yaxis == "y2")
-    np.testing.assert_array_equal(curve.y, result.best_run.history["val_roc_auc"])
-    assert curve.name == "validation"
 
 
 def test_settings_of_a_search(graph, tmp_path):

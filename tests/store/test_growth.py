@@ -169,20 +169,6 @@ def test_without_memory_for_the_short_way(local_case, monkeypatch):
     assert grown == made
 
 
-def test_blocks_that_do_not_change_are_not_written_again(tmp_path):
-    rng = np.random.default_rng(5)
-    graph = ring(rng, 200, weighted=False, ids=None)
-    cut_store(graph, tmp_path / "s", 10, 3, hops=1)
-    blocks = {
-        path.name: path.stat().st_ino
-        for path in propagate(graph, tmp_path / "s", hops=1).data.glob("hops/h1/*.npy")
-    }
-    grown = update_store((None, edge((3, 5))), tmp_path / "s")
-    after = {path.name: path.stat().st_ino for path in grown.data.glob("hops/h1/*.npy")}
-    assert blocks.keys() == after.keys()
-    assert 1 <= sum(blocks[name] != after[name] for name in after) <= 15
-
-
 def small_store(place, **options):
     graph = Graph.from_edges([(0, 1), (1, 2)], np.eye(4)[:, :3], feature_names=FEATURES, **options)
     return graph, propagate(graph, place, hops=2)

@@ -12,7 +12,7 @@ from tests.examples import examples
 from tests.training.scattered import scattered_graph
 from tests.untidy import SEEDS
 
-from hoplite import HopFeatures, HopliteWarning, LGCClassifier, train
+from hoplite import HopFeatures, LGCClassifier, train
 from hoplite.models.trained import TrainedModel
 from hoplite.predictions import predict_table
 from hoplite.tasks import find_task
@@ -57,15 +57,6 @@ def test_as_scikit_learn_finds_it(sharpness):
 
     for other in (0.999, 1.001):
         assert loss(found) < loss(found * other)
-
-
-def test_where_no_temperature_is_best():
-    with pytest.warns(HopliteWarning, match="validation nodes, so it is 0.05"):
-        assert best_temperature(np.array([0, 1]), np.eye(2)) == pytest.approx(0.05)
-    with pytest.warns(HopliteWarning, match="so it is 20"):
-        assert best_temperature(np.array([1, 0]), np.eye(2)) == pytest.approx(20)
-    assert best_temperature(np.array([0, 0]), np.ones((2, 3))) == 1
-    assert best_temperature(np.array([0, 0]), np.ones((2, 1))) == 1
 
 
 @examples(25)

@@ -92,22 +92,6 @@ def test_adam_equals_torch(name, dtype, rtol):
     assert all(value.dtype == dtype for value in ours.values())
 
 
-@pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(), (3,), (3, 70_001), (2, 5, 4), (0, 4)])
-def test_native_adam_equals_numpy(dtype, shape):
-    start = np.random.default_rng(0).standard_normal(shape).astype(dtype)
-    found = []
-    for name in ("native", "numpy"):
-        with backend.use_backend(name):
-            weights = {"w": np.array(start)}
-            adam = Adam(weights, TrainingConfig(lr=0.1, weight_decay=0.01))
-            for _ in range(10):
-                adam.step({"w": 4 * weights["w"] ** 3})
-            found.append(weights["w"])
-    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)
-
-
 def both_lbfgs(problem, config, steps, dtype=np.float64, filters=()):
     """Weights after every step, of ours and torch's, and the losses of every evaluation."""
     loss, start = PROBLEMS[problem]
@@ -155,24 +139,6 @@ def test_lbfgs_equals_torch(problem, lr, weight_decay):
     for ours, theirs, seen, expected in both_lbfgs(problem, config, 5):
         assert_close(ours, theirs, 1e-9)
         np.testing.assert_allclose(seen, expected, rtol=1e-9)
-
-
-def test_lbfgs_in_float32():
-    """Roundings differ, and grow with the iterations; the minimum is the same."""
-    loss, start = PROBLEMS["regression"]
-
-    def single(weights):
-        return loss({name: value.double() for name, value in weights.items()})
-
-    ours = {key: value.astype(np.float32) for key, value in start.items()}
-    optimizer = LBFGS(ours, TrainingConfig(lr=1.0, weight_decay=0.02, optimizer="lbfgs"))
-    for _ in range(5):
-        optimizer.step(lambda: evaluated(single, ours))
-    assert all(value.dtype == np.float32 for value in ours.values())
-    config = TrainingConfig(lr=1.0, weight_decay=0.02, optimizer="lbfgs")
-    *_, (exact, _, _, _) = both_lbfgs("regression", config, 5)
-    for name, value in ours.items():
-        np.testing.assert_allclose(value, exact[name], rtol=1e-2, atol=1e-3)
 
 
 def test_a_loss_that_is_not_finite_ends_a_step_without_a_warning():
