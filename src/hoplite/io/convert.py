@@ -8,7 +8,7 @@ No library is imported here before an object of it is met. Those whose nodes hav
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -284,30 +284,16 @@ def from_networkx(
     return with_structural(networkx_graph(graph, **options), structural, link=link)
 
 
-def from_igraph(
-    graph: Any,
-    *,
-    id: str = "name",
-    structural: int | None = None,
-    link: bool = False,
-    **options: Any,
-) -> Graph:
+def from_igraph(graph: Any, *, id: str = "name", **options: Any) -> Graph:
     """Convert an igraph graph, with the options of :func:`from_networkx`.
 
     ``id``, an attribute of its vertices, ``"name"`` by default, has the ``node_ids``.
     """
-    columns = {name: graph.vs[name] for name in graph.vs.attributes()}
-    nodes = columns.pop(id, range(graph.vcount()))
-    attributes = graph.es.attributes()
-    weight, typed = _edge_attributes(options, attributes, graph.is_directed())
-    weights, types = (
-        graph.es[name] if name in attributes else [None] * graph.ecount()
-        for name in (weight, typed)
-    )
-    ends = graph.get_edgelist()
-    table = [(u, v, w, t) for (u, v), w, t in zip(ends, weights, types, strict=True)]
-    made = _attributed_graph(nodes, columns, table, options | {"weight": weight}, typed)
-    return with_structural(made, structural, link=link)
+    require_extra("convert", "from_igraph", "networkx")
+    made = graph.to_networkx(vertex_attr_hashable=id)
+    for data in made.nodes.values():
+        del data["_igraph_index"]
+    return from_networkx(made, **options)
 
 
 def _frames_graph(
@@ -348,63 +334,36 @@ def _frames_graph(
 
 def networkx_graph(graph: Any, **options: Any) -> Graph:
     """As :func:`from_networkx`, without structural features."""
-    edges = list(graph.edges(data=True))
-    attributes = dict.fromkeys(name for *_, data in edges for name in data)
-    weight, typed = _edge_attributes(options, attributes, graph.is_directed())
-    number = {node: i for i, node in enumerate(graph.nodes)}
-    table = [(number[u], number[v], data.get(weight), data.get(typed)) for u, v, data in edges]
-    names = dict.fromkeys(name for data in graph.nodes.values() for name in data)
-    columns = {name: [data.get(name) for data in graph.nodes.values()] for name in names}
-    options |= {"weight": weight, "name": graph.name or "graph"}
-    return _attributed_graph(number, columns, table, options, typed)
-
-
-def _edge_attributes(
-    options: Mapping[str, Any], attributes: Collection[str], directed: bool
-) -> tuple[str | None, str]:
-    """The attributes that are the weights and the types of edges, None and "" for none."""
-    if options.get("directed") and not directed:
-        raise GraphError("directed is True but the graph is not directed; leave it out.")
-    known = Reading.of(options.get("prepare"), {}).options
-    weight = options.get("weight", known.weight)
-    if "weight" not in options and weight not in attributes:  # a model's
-        weight = "weight"
-    return weight, options.get("type") or known.type
-
-
-def _attributed_graph(
-    nodes: Iterable[Any],
-    columns: Mapping[Any, Sequence[Any]],
-    edges: Sequence[tuple[int, int, Any, Any]],
-    options: Mapping[str, Any],
-    typed: str,
-) -> Graph:
-    """The graph of named nodes with one value per node in each of ``columns``, None for a gap.
-
-    ``edges`` are (source, target, weight, type) by the numbers of the nodes; a weight of None is 1,
-    and ``typed`` is the name of the types. ``options`` are those of :func:`from_frames`. A column
-    ``id`` is the nodes' own name once more, and not a feature.
-    """
-    nodes, names = tuple(nodes), Reading.of(options.get("prepare"), {}).options
-    if not nodes:
+    if not len(graph):
         raise DatasetError("graph has no nodes; give one that has some.")
-    features = options.get("features")
-    wanted = [options.get("label", names.label), options.get("split", "split"), *(features or ())]
-    node_table = {names.id: np.arange(len(nodes))} | {
-        str(key): _column(values)
-        for key, values in columns.items()
-        if key != "id" and (features is None or key in wanted)
+    if options.get("directed") and not graph.is_directed():
+        raise GraphError("directed is True but the graph is not directed; leave it out.")
+    names = Reading.of(options.get("prepare"), {}).options
+    edges = list(graph.edges(data=True))
+    known = {name for *_, data in edges for name in data}
+    weight = options.get("weight", names.weight)
+    if "weight" not in options and weight not in known:  # a model's
+        weight = "weight"
+    typed = options.get("type") or names.type
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    features, own = options.get("features"), graph.nodes.values()
+    wanted = {options.get("label", names.label), options.get("split", "split"), *(features or ())}
+    node_table = {names.id: np.arange(len(number))} | {
+        str(key): _column([data.get(key) for data in own])
+        for key in dict.fromkeys(key for data in own for key in data)
+        if key != "id" and (features is None or key in wanted)  # which is the node once more
     }
-    sources, targets, weights, types = zip(*edges, strict=True) if edges else ((),) * 4
     edge_table = {
-        names.source: np.array(sources, np.int64),
-        names.target: np.array(targets, np.int64),
+        names.source: np.array([number[u] for u, *_ in edges], np.int64),
+        names.target: np.array([number[v] for _, v, _ in edges], np.int64),
     }
-    if any(weight is not None for weight in weights):
-        edge_table[options["weight"]] = _column([1 if w is None else w for w in weights])
-    if any(kind is not None for kind in types):
-        edge_table[typed] = _column(types)
-    return _frames_graph(node_table, edge_table, **options).with_node_ids(nodes)
+    if weight in known:
+        weights = [data.get(weight) for *_, data in edges]
+        edge_table[weight] = _column([1 if value is None else value for value in weights])
+    if typed in known:
+        edge_table[typed] = _column([data.get(typed) for *_, data in edges])
+    options |= {"weight": weight, "name": graph.name or "graph"}
+    return _frames_graph(node_table, edge_table, **options).with_node_ids(tuple(number))
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:
