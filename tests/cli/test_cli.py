@@ -91,7 +91,7 @@ def test_own_tables_from_training_to_labels(tmp_path):
     edges = [f"p{i},p{(i + 2) % 60}" for i in range(60)]
     (data / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
     text = succeed("train", "clubs", "--hops", 2, "--epochs", 20, "--out", "m", cwd=tmp_path)
-    assert "40 train, 0 val, 0 test (all labels, in folds)" in text
+    assert "40 train, 0 val, 0 test" in text
     succeed("predict", "m", "clubs", "--out", "labels.csv", cwd=tmp_path)
     table = pyarrow.csv.read_csv(tmp_path / "labels.csv").to_pydict()
     assert table["id"] == [f"p{i}" for i in range(60)]
