@@ -21,7 +21,7 @@ from hoplite.models import build_model, split_options
 from hoplite.models.neighbours import neighbour_columns
 from hoplite.tasks import find_task
 from hoplite.theory.generalization import generalization
-from hoplite.training import folds, path
+from hoplite.training import folds, path, results
 from hoplite.training.linear import LinearObjective
 from hoplite.training.objective import Problem
 from hoplite.training.runs import with_neighbours
@@ -304,3 +304,26 @@ def test_what_needs_more_than_hop_features_is_refused(tmp_path):
         hoplite.train(store, "sgc", neighbour_labels=True, optimizer="adam")
     with pytest.raises(ConfigError, match="neighbour_labels requires edges"):
         model.logits(store)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_tables_read_labels_of_neighbours_where_these_lower_the_loss(tmp_path, monkeypatch, many):
+    """Labels that neighbours share, and a column that tells nothing."""
+    if many:  # labels, so that one fold judges
+        monkeypatch.setattr(folds, "MAX_FOLDED", 100)
+        monkeypatch.setattr(results, "MAX_FOLDED", 100)
+    rng = np.random.default_rng(0)
+    labels, ends = rng.integers(0, 3, 300), rng.integers(0, 300, (4000, 2))
+    ends = ends[(labels[ends[:, 0]] == labels[ends[:, 1]]) | (rng.random(4000) < 0.2)][:900]
+    rows = [f"n{i},{'abc'[labels[i]]},{rng.normal()}" for i in range(300)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,x", *rows]) + "\n")
+    lines = [f"n{a},n{b}" for a, b in ends]
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *lines]) + "\n")
+    result = hoplite.train(tmp_path)
+    assert result.model_config.neighbour_labels
+    names = [*result.candidates]
+    assert names[-1] == f"{names[0]} and labels" if many else len(names) == 5
+    assert len(result.model.neighbours.nodes) == 300
+    assert result.graph_gain.graph > result.graph_gain.features
+    own = hoplite.train(tmp_path, neighbour_labels=False)
+    assert not own.model_config.neighbour_labels

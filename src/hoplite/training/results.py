@@ -436,6 +436,7 @@ def train(
         Or a class of your own, see docs/your-own-model.md. If None, ``"lgc"``; for node and edge
         tables ``"blocks"`` with ``operator="random_walk"`` and the logarithm of the degree as one
         more feature, and 2 hops, or with folds as many of 0 to 2, or PPR, as has the lowest loss.
+        Labels of neighbours are added where they lower it.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     test : False leaves the test nodes unread, as long as you compare settings
@@ -461,14 +462,11 @@ def train(
     sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))
     if not test:
         del sets["test"]
-    chosen, candidates = as_seeds(seeds), {}
+    chosen, judged = as_seeds(seeds), {}
     if config.optimizer == "path" and asked["model"] is None and "hops" not in asked:
-        candidates = _candidates(data, model, options)
-    judged = {name: _judged(data, *one, sets, chosen[0]) for name, one in candidates.items()}
-    losses = {name: run.judged[1] for name, run in judged.items()}
-    if losses:
-        model, options = candidates[min(losses, key=losses.__getitem__)]
+        judged, model, options = _compared(data, model, options, sets, chosen[0])
         model_config, _ = _resolve(data, model, options)
+    losses = {name: run.judged[1] for name, run in judged.items()}
     learned = _fitted_task(data, config, sets)
     title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
     log.info("training %s: %s", printable(title), data)
@@ -488,7 +486,9 @@ def train(
     gain = None
     if is_tables(opened):
         judged.pop(NO_HOPS, None)
-        best = min(judged.values(), key=lambda run: run.judged[1], default=runs[0])
+        many = len(sets["train"]) > MAX_FOLDED  # of whom features alone were judged
+        others = [] if many else [*judged.values()]
+        best = min(others, key=lambda run: run.judged[1], default=runs[0])
         gain = _graph_gain(opened, best, config, sets)
     result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses, gain)
     log.info("trained %s: %r", printable(title), result)
@@ -543,6 +543,38 @@ def _judged(
     )[0]  # fmt: skip
 
 
+def _compared(
+    data: NodeData,
+    model: str | type,
+    options: dict[str, Any],
+    sets: Mapping[str, NodeSet],
+    seed: int,
+) -> tuple[dict[str, ScoredRun], str | type, dict[str, Any]]:
+    """The candidates for tables as they were judged, and the model and options of the best.
+
+    The best of :func:`_candidates` is judged with the labels of neighbours, too. Beyond 10,000
+    training nodes the features alone are judged with and without them, which is much cheaper.
+    """
+    candidates = _candidates(data, model, options)
+    judged = {name: _judged(data, *one, sets, seed) for name, one in candidates.items()}
+    base, many = plural(options["hops"], "hop"), len(data.split.train) > MAX_FOLDED
+    if judged:
+        base = min(judged, key=lambda name: judged[name].judged[1])
+        model, options = candidates[base]
+    elif many:
+        base = NO_HOPS
+    enough = len(data.split.train) >= MIN_LABELS and "neighbour_labels" not in options
+    if not enough or not data.in_memory().num_edges:
+        return judged, model, options
+    cheap = options | ({"hops": 0} if many else {})
+    if base not in judged:
+        judged[base] = _judged(data, model, cheap, sets, seed)
+    labels, name = {"neighbour_labels": True}, f"{base} and labels"
+    judged[name] = _judged(data, model, cheap | labels, sets, seed)
+    helps = judged[name].judged[1] < judged[base].judged[1]
+    return judged, model, options | (labels if helps else {})
+
+
 def _candidates(
     data: NodeData, model: str | type, options: dict[str, Any]
 ) -> dict[str, tuple[str | type, dict[str, Any]]]:
@@ -569,7 +601,9 @@ def _graph_gain(
 
     None for a model without hops, or if no node was judged.
     """
-    if getattr(best.model.config, "hops", 1) == 0 or "val" not in best.outputs:
+    config_of = best.model.config
+    alone = getattr(config_of, "hops", 1) == 0 and not config_of.neighbour_labels
+    if alone or "val" not in best.outputs:
         return None
     options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
     return GraphGain.of(_judged(data, HopBlocks, options, sets, best.seed), best)
