@@ -130,6 +130,8 @@ class LBFGS:
         Names of the parameters of the filter.
     history : int, default 100
         Pairs (s, y) that are kept.
+    tolerance : float, default 0
+        A step ends after an iteration whose relative decrease of the loss is smaller.
 
     >>> weights = {"w": np.zeros(2)}
     >>> optimizer = LBFGS(weights, TrainingConfig(lr=1.0, weight_decay=1.0, optimizer="lbfgs"))
@@ -147,8 +149,9 @@ class LBFGS:
         config: TrainingConfig,
         filters: Collection[str] = (),
         history: int = HISTORY,
+        tolerance: float = 0.0,
     ) -> None:
-        self._params, self._lr = params, config.lr
+        self._params, self._lr, self._tolerance = params, config.lr, tolerance
         self._decays = {name: _decay(name, config, filters) for name in params}
         self._dtype = np.result_type(*params.values()) if params else np.dtype(np.float64)
         self._memory = _Memory(history)
@@ -191,7 +194,7 @@ class LBFGS:
                 or evaluations >= MAX_EVALUATIONS
                 or _largest(gradient) <= SMALL_GRADIENT
                 or _largest(point.length * direction) <= SMALL_CHANGE
-                or abs(loss - last_loss) < SMALL_CHANGE
+                or abs(loss - last_loss) < max(SMALL_CHANGE, self._tolerance * abs(loss))
             ):
                 return
 

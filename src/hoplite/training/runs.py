@@ -34,7 +34,7 @@ from hoplite.training.limits import OutOfTimeError, check_time, keeps_best
 from hoplite.training.linear import LinearObjective
 from hoplite.training.objective import LabelObjective, Measured, Objective, Problem
 from hoplite.training.optimizers import LBFGS, Adam
-from hoplite.training.path import PATIENCE, PENALTIES, PenaltyPath
+from hoplite.training.path import PENALTIES, PenaltyPath, path_patience
 from hoplite.training.sets import NodeSet, shuffled_batches
 
 LOWEST = -np.finfo(np.float64).max
@@ -66,11 +66,10 @@ class Run:
             return self.config.epochs
         return 1 if self.start is not None else min(self.config.epochs, PENALTIES)
 
-    @property
-    def patience(self) -> int:
-        """Epochs without a better one after which it stops."""
+    def patience(self, rows: int) -> int:
+        """Epochs without a better one after which it stops, with so many training nodes."""
         patience = self.config.patience
-        return min(patience, PATIENCE) if self.config.optimizer == "path" else patience
+        return min(patience, path_patience(rows)) if self.config.optimizer == "path" else patience
 
 
 @dataclass(frozen=True)
@@ -131,6 +130,7 @@ class _State:
             f"{part}_{name}": [] for part in problem.parts for name in task.curves
         }
         self.validated = "val" in problem.parts
+        self.patience = run.patience(len(problem.train))
         self.monitored = f"val_{self.monitor.name}"
         self.computes_monitor = self.validated and self.monitored not in self.curves
         if self.computes_monitor:
@@ -180,7 +180,7 @@ class _State:
         if better and not self.diverged:
             self.best, self.best_rank, self.best_loss = self.objective.weights(), rank, loss
             self.best_epoch = epoch
-        patient = not self.validated or epoch - self.best_epoch < self.run.patience
+        patient = not self.validated or epoch - self.best_epoch < self.patience
         last = min(self.run.last or epochs, epochs)
         self.running = not self.diverged and patient and epoch + 1 < last
 
