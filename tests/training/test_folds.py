@@ -205,3 +205,22 @@ def test_edges_that_tell_nothing_are_left_out(tmp_path):
     assert named.candidates == {}
     assert named.graph_gain.features == useful.features
     assert named.summary()["graph_gain"]["features"] == useful.features
+
+
+def test_a_rare_class_of_tables_has_a_threshold_by_out_of_fold_f1(tmp_path):
+    rng = np.random.default_rng(4)
+    score = rng.standard_normal(300)
+    rare = score + rng.normal(0, 0.7, 300) > 1.6
+    rows = [f"n{i},{'fraud' if rare[i] else 'fine'},{score[i]}" for i in range(300)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,x", *rows]) + "\n")
+    lines = [f"n{a},n{b}" for a, b in rng.integers(0, 300, (300, 2))]
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *lines]) + "\n")
+    figures = {}
+    for threshold in ("f1", "half"):
+        named = {} if threshold == "f1" else {"threshold": threshold}
+        run = hoplite.train(tmp_path, **named).best_run
+        assert run.model.training["threshold"] == threshold
+        figures[threshold] = run.val_metrics.classes["fraud"]["f1"]
+    assert figures["f1"] > figures["half"]
+    assert run.threshold is None
+    assert hoplite.train(tmp_path, folds=0, hops=1).training_config.threshold == "half"

@@ -16,7 +16,7 @@ from hoplite.engine.orders import Plan
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
 from hoplite.formatting import Described, Description, Table, printable
-from hoplite.labels import AUTO, kind_of
+from hoplite.labels import AUTO, CLASSES, kind_of
 from hoplite.models import (
     HopBlocks,
     LinearModel,
@@ -58,6 +58,7 @@ log = logging.getLogger("hoplite.training")
 MAX_RUNS = 100_000
 RARE_SHARE = 0.5  # a class with less than this part of its even share of the nodes is rare
 NO_HOPS = "0 hops"
+RARE_CLASS = 0.2  # of two: with a smaller share of the training nodes it has a threshold
 PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}  # of the candidate for tables
 PART_TITLES = {"val": "validation", "test": "test"}
 RESAMPLES, COVERED = 100, (5, 95)  # bootstrap samples, and percentiles of intervals
@@ -631,14 +632,24 @@ def with_default_model(
     """``data``, ``model`` and ``options``, with the defaults for the data if ``model`` is None.
 
     They are those of :func:`hoplite.models.default_options`. With hop blocks the logarithm of the
-    degree is one more feature.
+    degree is one more feature, and if one of two classes is rare, its threshold is the best by F1.
     """
     if model is not None:
         return data, model, dict(options)
     name, chosen = default_options(options, tables=is_tables(data))
     if issubclass(find_model(name), HopBlocks):
         data = with_log_degree(data.in_memory())
+        if _is_rare(data) and (data.split.val.size or options.get("folds", 2) > 1):
+            chosen = {"threshold": "f1"} | chosen
     return data, name, chosen
+
+
+def _is_rare(data: NodeData) -> bool:
+    """Whether there are two classes and one of them has few of the training nodes, but some."""
+    labels = data.labels[data.split.train]
+    if kind_of(labels) is not CLASSES or len(data.class_names) != 2 or len(labels) < MIN_LABELS:
+        return False
+    return 0 < np.bincount(labels, minlength=2).min() < RARE_CLASS * len(labels)
 
 
 def _resolve(
