@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import warnings
 
 import numpy as np
 import pyarrow.csv
@@ -247,3 +248,17 @@ def test_what_cannot_be_sorted_by_is_told(graph):
         predict_table(trained, graph, sort="margn")
     with pytest.raises(ConfigError, match="top"):
         predict_table(trained, graph, top=0)
+
+
+def test_nodes_without_an_edge_draw_a_warning():
+    rng = np.random.default_rng(0)
+    features, labels = rng.standard_normal((12, 2)), [0, 1] * 6
+    edges = [(i, i + 1) for i in range(8)]
+    graph = Graph.from_edges(edges, features, labels, split=Split(range(12)))
+    model = hoplite.train(graph, "sgc", hops=1, folds=0).model
+    with pytest.warns(hoplite.HopliteWarning, match="without an edge: 3 of 12 nodes"):
+        predict_table(model, graph)
+    alone = hoplite.train(graph, "sgc", hops=0, folds=0).model
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predict_table(alone, graph)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.errors import ConfigError, HopliteError, nearest_hint, some_of
+from hoplite.errors import (
+    ConfigError,
+    HopliteError,
+    HopliteWarning,
+    nearest_hint,
+    plural,
+    some_of,
+)
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS
 from hoplite.io.array_files import all_integers
@@ -139,7 +147,26 @@ def predict_table(
     )
     batches = list(predictions(model, data, **options))
     table = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    isolated = int((table["neighbours"] == 0).sum()) if "neighbours" in table else 0
+    if isolated and reads_neighbours(model):
+        note = isolated_note(model, isolated, len(table["id"]))
+        warnings.warn(note, HopliteWarning, stacklevel=2)
     return order.sorted(table)
+
+
+def reads_neighbours(model: TrainedModel) -> bool:
+    """Whether a prediction of ``model`` depends on edges."""
+    return getattr(model.config, "hops", 1) > 0
+
+
+def isolated_note(model: TrainedModel, isolated: int, rows: int) -> str:
+    """A sentence on the nodes without an edge, of so many rows of predictions."""
+    note = (
+        f"without an edge: {isolated:,} of {plural(rows, 'node')}; only their own columns decide."
+    )
+    if reads_neighbours(model):
+        note += " What the model expects of neighbours is an average there: check them."
+    return note
 
 
 @dataclass(frozen=True)

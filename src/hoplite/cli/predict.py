@@ -76,7 +76,13 @@ def predict(
         raise ConfigError("requires --sets, such as --sets 0.9.", "by_class")
     options.check_new(out, overwrite=overwrite)
     from hoplite import open_data  # only now, as importing it takes time
-    from hoplite.predictions import Order, class_columns, predictions, write_table
+    from hoplite.predictions import (
+        Order,
+        class_columns,
+        isolated_note,
+        predictions,
+        write_table,
+    )
     from hoplite.store.opening import open_extended
 
     model = options.load_model(model_dir, own_class)
@@ -132,15 +138,8 @@ def predict(
     if written < tally.rows:
         console.print_line(f"It has the first {plural(written, 'node')} by {order.column}")
     if tally.isolated:
-        hops = getattr(model.config, "hops", 1)
-        console.print_line(
-            f"Without an edge: {tally.isolated:,} of {plural(tally.rows, 'node')}; only their own "
-            "columns decide."
-            + (
-                " What the model expects of neighbours is an average there: check them."
-                * (hops > 0)
-            )
-        )
+        note = isolated_note(model, tally.isolated, tally.rows)
+        console.print_line(note[0].upper() + note[1:])
     if new is not None and not every:
         console.print_line(f"The table has only the nodes of {add}; --all adds those of {dataset}.")
 
