@@ -62,7 +62,6 @@ def measured(source, out, hops, budget, *options):
 
 
 @LINUX
-@pytest.mark.xfail(reason="the import of a column of long lists takes 540 MB of memory, not 450 MB")
 def test_hops_larger_than_the_budget(tmp_path):
     write_tables(tmp_path / "tables")
     out = tmp_path / "s"

@@ -311,9 +311,7 @@ class NumberFit:
     """
 
     def __init__(self, rows: int, width: int, scale: str) -> None:
-        from sklearn.preprocessing import StandardScaler
-
-        self._scale, self._moments = scale, StandardScaler()
+        self._scale, self._mean, self._squares = scale, np.zeros(width), np.zeros(width)
         self._stride = max(1, -(-rows * width // SAMPLE))
         self._sample: list[np.ndarray] = []
         self._low, self._high = np.full(width, np.inf), np.full(width, -np.inf)
@@ -323,20 +321,27 @@ class NumberFit:
     def add(self, cells: np.ndarray) -> None:
         """The next rows, (rows, width), NaN for gaps."""
         gaps = np.isnan(cells)
-        self.known += (~gaps).sum(axis=0)
+        counts = (~gaps).sum(axis=0)
         self._binary &= ((cells == 0) | (cells == 1) | gaps).all(axis=0)
         np.fmin(self._low, np.fmin.reduce(cells, axis=0), out=self._low)
         np.fmax(self._high, np.fmax.reduce(cells, axis=0), out=self._high)
         if self._scale == "robust":
             self._sample.append(cells[-self._seen % self._stride :: self._stride])
-        with np.errstate(invalid="ignore", divide="ignore"):  # a column may have no number yet
-            self._moments.partial_fit(squeezed(cells) if self._scale == "log" else cells)
+        # mean and squares of what was seen and of these rows, as one (Chan, Golub and LeVeque);
+        # importing scikit-learn for it would take 130 MB of an import's memory
+        values = squeezed(cells) if self._scale == "log" else cells
+        mean = np.nansum(values, axis=0) / np.maximum(counts, 1)
+        apart = np.where(counts > 0, mean - self._mean, 0.0)
+        share = counts / np.maximum(self.known + counts, 1)
+        self._squares += np.nansum((values - mean) ** 2, axis=0) + apart**2 * self.known * share
+        self._mean += share * apart
+        self.known += counts
         self._seen += len(cells)
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
         """Centre and scale of every column, 0 and 1 where it has no number."""
-        centre, scale = self._moments.mean_, self._moments.scale_
+        centre, scale = self._mean, np.sqrt(self._squares / np.maximum(self.known, 1))
         if self._scale == "robust":
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of a column without a number
