@@ -332,6 +332,13 @@ class Graph(Described):
         """The same graph with another split."""
         return self._replace(split=split)
 
+    def fitted_to(self, nodes: np.ndarray) -> Graph:
+        """The same graph with features that are fitted to these training nodes: itself.
+
+        Graphs whose features depend on the training nodes have another, for cross-validation.
+        """
+        return self
+
     def for_task(self, task: str | None) -> Graph:
         """The same graph with its labels as ``task`` needs them; GraphError if they cannot be.
 

@@ -374,7 +374,7 @@ def open_tables(
     An option names a file of a folder, a table of a database or a sheet of a workbook, or is a
     query of it.
     """
-    asked = {stem: getattr(options, stem) for stem in stems}
+    asked = {stem: getattr(options, stem, "") for stem in stems}
     if not is_database(source):
         return _folder_tables(work, Path(source), asked)
     path, asked = Path(source), {stem: name or stem for stem, name in asked.items()}

@@ -19,6 +19,8 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
+import numpy as np
+
 from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, HopliteWarning
@@ -142,7 +144,7 @@ def fit(
             weigh = partial(weighted_sets, task=task, config=training, names=texts)
             crossed = cross_validate(
                 model, source, runs, sets["train"], task, weigh, folds=folds, progress=progress,
-                final=final,
+                fitted_to=partial(_fitted_to, shared), final=final,
             )  # fmt: skip
             results = [one.result for one in crossed]
             if not quiet:
@@ -158,6 +160,16 @@ def fit(
             require_result(results)
         again = _refit(shared, results, sets, texts, progress)
         return [*map(scored_run, repeat(shared), results, again, repeat(score))]
+
+
+def _fitted_to(shared: Fitted, nodes: np.ndarray) -> tuple[Any, Any]:
+    """The model and the propagation of a graph whose features are fitted to these nodes."""
+    before = shared.data.in_memory()
+    graph = before.fitted_to(nodes)
+    if graph is before:
+        return shared.model, shared.source
+    model = build_model(shared.config, graph.num_features, len(shared.names))
+    return model, Propagation.of(graph, shared.config)
 
 
 def _source(

@@ -108,6 +108,7 @@ def cross_validate(
     weighted: Callable[[dict[str, NodeSet]], dict[str, NodeSet]],
     *,
     folds: int,
+    fitted_to: Callable[[np.ndarray], tuple[Any, Any]] | None = None,
     progress: Report | None = None,
     final: bool = True,
 ) -> list[CrossValidated]:
@@ -125,15 +126,20 @@ def cross_validate(
         Multiplies the weights of sets of nodes with those of their classes.
     folds : int
         k, at least 2.
+    fitted_to : callable, optional
+        The model and the source of a fold, by its training nodes, where features are fitted.
     final : bool
         False keeps the model of the first fold instead of training on all nodes.
     """
     numbers = fold_numbers(np.asarray(train.labels), folds, runs[0].seed)
     trained: list[list[RunResult]] = []
+    used: list[tuple[Any, Any]] = []
     for fold in range(folds):
         inside = numbers == fold
         sets = weighted({"train": train.at(~inside), "val": train.at(inside)})
-        trained.append(train_runs(model, source, runs, sets, progress=progress, task=task))
+        own = (model, source) if fitted_to is None else fitted_to(train.nodes[~inside])
+        trained.append(train_runs(*own, runs, sets, progress=progress, task=task))
+        used.append(own)
     chosen = [choose_epoch(parts, task) for parts in zip(*trained, strict=True)]
     results = trained[0]
     if final:
@@ -148,9 +154,9 @@ def cross_validate(
         parts = [of_fold[i] for of_fold in trained]
         outputs = np.empty((len(train), model.num_classes), source.dtype)
         for fold, part in enumerate(parts):
-            inside = numbers == fold
-            seen = with_neighbours(model, source, train.at(~inside), task)
-            outputs[inside] = _outputs(model, seen, part, epoch, train.nodes[inside])
+            inside, (own_model, own_source) = numbers == fold, used[fold]
+            seen = with_neighbours(own_model, own_source, train.at(~inside), task)
+            outputs[inside] = _outputs(own_model, seen, part, epoch, train.nodes[inside])
         found.append(CrossValidated(_joined(runs[i], result, parts, epoch), outputs))
     return found
 

@@ -1,0 +1,16 @@
+"""Whole graphs: sets of them, features, models, predictions and explanations."""
+
+from hoplite.graphs.graph_set import GraphSet
+from hoplite.graphs.model import GraphModel
+from hoplite.graphs.reading import is_graph_set, load_graphs, write_graphs
+from hoplite.graphs.training import GraphResult, train_graphs
+
+__all__ = [
+    "GraphModel",
+    "GraphResult",
+    "GraphSet",
+    "is_graph_set",
+    "load_graphs",
+    "train_graphs",
+    "write_graphs",
+]

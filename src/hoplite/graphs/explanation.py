@@ -1,0 +1,259 @@
+"""Why a graph is predicted as it is: exact sums over hops or depths, nodes and columns.
+
+The logit of class c is b_c + sum_j Phi_gj Theta_jc. Families that add something for every node
+split it further: of ``hops``, node u of graph g adds at hop i
+
+    (1' S^i)_u x_u (Theta_i^sum + Theta_i^mean / n_g)
+
+and of ``colours`` a colour's part belongs in equal shares to the nodes that carry it.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hoplite.errors import ConfigError
+from hoplite.explain.exact import class_index
+from hoplite.formatting import Described, Description, Table, signed
+from hoplite.graph import Graph
+from hoplite.graphs.graph_set import GraphSet
+from hoplite.graphs.model import GraphModel
+from hoplite.plots.base import COLOURS
+
+MAX_DRAWN = 300  # nodes in a picture
+ROUNDS = 80  # of the layout
+SIZE = 640  # pixels
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphExplanation(Described):
+    """The parts of one graph's logit, or of its lead over another class.
+
+    Parameters
+    ----------
+    graph_id : str or int
+    graph : Graph
+    class_, against, predicted : str
+        ``against`` is None where the logit itself is explained.
+    logit : float
+        What the parts add up to: the logit of the class, or its lead.
+    constant : float
+        The bias, and of ``hops`` the part of the number of nodes.
+    columns : dict of float
+        The part of every column of Phi that is not 0, by its name.
+    parts : (steps, n) array or None
+        By hop (or depth) and node; None for families that are no sums over nodes.
+    steps : str
+        "hop" or "depth".
+    """
+
+    graph_id: Any
+    graph: Graph
+    class_: str
+    against: str | None
+    predicted: str
+    logit: float
+    constant: float
+    columns: dict[str, float]
+    parts: np.ndarray | None
+    steps: str
+
+    @property
+    def by_node(self) -> np.ndarray | None:
+        """What each node adds: (n,)."""
+        return None if self.parts is None else self.parts.sum(axis=0)
+
+    @property
+    def by_step(self) -> np.ndarray | None:
+        """What each hop or depth adds: (steps,)."""
+        return None if self.parts is None else self.parts.sum(axis=1)
+
+    @property
+    def residual(self) -> float:
+        """The logit without all parts: 0 up to rounding."""
+        if self.parts is not None:
+            return float(self.logit - self.constant - self.parts.sum())
+        return float(self.logit - self.constant - sum(self.columns.values()))
+
+    @property
+    def node_ids(self) -> list[Any]:
+        """The names of the nodes."""
+        return [*(self.graph.node_ids or range(self.graph.num_nodes))]
+
+    def to_dict(self, top: int = 10) -> dict[str, Any]:
+        """Plain JSON values, with the ``top`` nodes and columns."""
+        steps = {} if self.by_step is None else {f"by_{self.steps}": self.by_step.tolist()}
+        return {
+            "graph": self.graph_id,
+            "predicted": self.predicted,
+            "class": self.class_,
+            "against": self.against,
+            "logit": self.logit,
+            "constant": self.constant,
+            **steps,
+            "nodes": [{"id": name, "contribution": part} for name, part in self._top_nodes(top)],
+            "columns": [{"name": name, "contribution": part} for name, part in self._top(top)],
+            "residual": self.residual,
+        }
+
+    def _top(self, top: int) -> list[tuple[str, float]]:
+        return sorted(self.columns.items(), key=lambda pair: -abs(pair[1]))[:top]
+
+    def _top_nodes(self, top: int) -> list[tuple[Any, float]]:
+        if self.by_node is None:
+            return []
+        order = np.argsort(-np.abs(self.by_node), kind="stable")[:top]
+        return [(self.node_ids[i], float(self.by_node[i])) for i in order.tolist()]
+
+    def describe(self, top: int = 10) -> Description:
+        """Tables of hops, nodes and columns."""
+        lead = "" if self.against is None else f", its lead over {self.against}"
+        facts = {
+            "graph": f"{self.graph_id}, {self.graph.num_nodes:,} nodes",
+            "predicted": self.predicted,
+            f"logit of {self.class_}{lead}": signed(self.logit, 4),
+            "constant": signed(self.constant, 4),
+        }
+        tables = []
+        if self.by_step is not None:
+            rows = [[str(i), signed(part, 4)] for i, part in enumerate(self.by_step.tolist())]
+            tables.append(Table([self.steps, "contribution"], rows, f"By {self.steps}"))
+            rows = [[str(name), signed(part, 4)] for name, part in self._top_nodes(top)]
+            tables.append(Table(["node", "contribution"], rows, "By node"))
+        rows = [[name, signed(part, 4)] for name, part in self._top(top)]
+        tables.append(Table(["column", "contribution"], rows, "By column"))
+        return Description(f"Why {self.graph_id} is {self.predicted}", facts, tables)
+
+    def _describe(self) -> Description:
+        return self.describe()
+
+    def svg(self) -> str:
+        """A picture of the graph: blue nodes speak for the class, orange ones against it.
+
+        The area of a node is its part. Of large graphs the 300 nodes that add most are drawn.
+        """
+        amounts = self.by_node
+        if amounts is None:
+            amounts = np.zeros(self.graph.num_nodes)
+        kept = np.sort(np.argsort(-np.abs(amounts), kind="stable")[:MAX_DRAWN])
+        adjacency = self.graph.adjacency[kept][:, kept].tocoo()
+        places = 24 + (SIZE - 48) * layout(adjacency)
+        most = float(np.abs(amounts).max(initial=0)) or 1.0
+        parts = [
+            f'<line x1="{places[u, 0]:.1f}" y1="{places[u, 1]:.1f}" x2="{places[v, 0]:.1f}" '
+            f'y2="{places[v, 1]:.1f}" stroke="{COLOURS["axis"]}" stroke-opacity="0.6"/>'
+            for u, v in zip(adjacency.row.tolist(), adjacency.col.tolist(), strict=True)
+            if u < v
+        ]
+        for place, node in zip(places, kept.tolist(), strict=True):
+            amount, name = float(amounts[node]), html.escape(str(self.node_ids[node]))
+            share = abs(amount) / most
+            colour = COLOURS["push" if amount >= 0 else "pull"]
+            parts.append(
+                f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{4 + 12 * share**0.5:.1f}" '
+                f'fill="{colour}" fill-opacity="{0.25 + 0.75 * share:.2f}" '
+                f'stroke="{colour}"><title>{name}: {signed(amount, 4)}</title></circle>'
+            )
+        label = html.escape(f"Graph {self.graph_id}: parts of {self.class_} by node")
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" width="{SIZE}" '
+            f'role="img" aria-label="{label}">{"".join(parts)}</svg>'
+        )
+
+    def page(self) -> str:
+        """The picture and the tables as one HTML page; all names are escaped."""
+        described = self.describe(30)
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            f"<title>{html.escape(described.title)}</title></head>"
+            f"<body>{self.svg()}{described.html()}</body></html>"
+        )
+
+
+def explain_graph(
+    model: GraphModel,
+    graphs: GraphSet,
+    graph: Any,
+    class_: str | None = None,
+    *,
+    against: str | None = None,
+    alone: bool = False,
+) -> GraphExplanation:
+    """Explain the prediction for one graph.
+
+    Parameters
+    ----------
+    model : GraphModel
+    graphs : GraphSet
+    graph : str or int
+        The id of the graph, or its index in a set without ids.
+    class_ : str, optional
+        The predicted one if left out.
+    against : str, optional
+        Explain the lead over this class; of several classes the strongest other one if left out.
+    alone : bool, default False
+        Explain the logit of the class itself.
+    """
+    if alone and against is not None:
+        raise ConfigError("cannot be combined with against.", "alone")
+    place = graphs.index(graph)
+    one = graphs.select([place])
+    pooled = model.pooled(one)
+    logits, names = model.head.logits(pooled)[0].astype(np.float64), model.class_names
+    c, versus = int(logits.argmax()), None
+    if class_ is not None:
+        c = class_index("class", names, class_)
+    if against is not None:
+        versus = class_index("against", names, against)
+    elif model.task.exclusive and len(names) > 1 and not alone:
+        versus = int(np.where(np.arange(len(names)) == c, -np.inf, logits).argmax())
+    theta, bias = model.head.maps_[0].astype(np.float64), model.head.weights.get("bias")
+    bias = np.zeros(len(names)) if bias is None else bias.astype(np.float64)
+    contrast = theta[:, c] - (0 if versus is None else theta[:, versus])
+    constant = float(bias[c] - (0 if versus is None else bias[versus]))
+    row: Any = pooled.features[[0]]
+    row = (row.toarray() if hasattr(row, "toarray") else row)[0].astype(np.float64)
+    amounts = row * contrast
+    filled = np.flatnonzero(amounts).tolist()
+    columns = {(pooled.feature_names or ())[j]: float(amounts[j]) for j in filled}
+    parts = model.pooling.node_parts(pooled.graphs, contrast)  # pyright: ignore
+    if parts is not None:
+        constant += model.pooling.constant_part(amounts)
+    predicted = str(model.task.columns(logits[None], names)["predicted"][0])
+    return GraphExplanation(
+        graphs.graph_ids[place] if graphs.graph_ids is not None else place,
+        one.graph(0),
+        names[c],
+        None if versus is None else names[versus],
+        predicted,
+        float(logits[c] - (0 if versus is None else logits[versus])),
+        constant,
+        columns,
+        parts,
+        model.pooling.steps,
+    )
+
+
+def layout(adjacency: Any) -> np.ndarray:
+    """Places of the nodes in the unit square, by forces between them: (n, 2).
+
+    All nodes repel each other and edges attract (Fruchterman and Reingold, 1991), from a circle.
+    """
+    n = adjacency.shape[0]
+    turn = 2 * np.pi * np.arange(n) / max(n, 1)
+    places = np.column_stack([np.cos(turn), np.sin(turn) * 0.999])
+    joined = adjacency.toarray() > 0
+    ideal = 1.5 / np.sqrt(max(n, 1))
+    for step in range(ROUNDS):
+        gap = places[:, None] - places[None]
+        distance = np.maximum(np.sqrt((gap**2).sum(axis=2)), 1e-3)
+        force = (ideal / distance) ** 2 - np.where(joined, distance / ideal, 0.0)
+        move = (gap * force[:, :, None]).sum(axis=1) - 0.05 * places / ideal
+        length = np.maximum(np.sqrt((move**2).sum(axis=1)), 1e-9)[:, None]
+        places = places + move / length * np.minimum(length, 0.2 * (1 - step / ROUNDS))
+    low, high = places.min(axis=0, initial=0), places.max(axis=0, initial=1)
+    return (places - low) / max(float((high - low).max()), 1e-9)

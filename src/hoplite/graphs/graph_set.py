@@ -1,0 +1,261 @@
+"""GraphSet: many graphs with a label each, kept as one block-diagonal graph.
+
+G graphs have n nodes in all. The nodes of graph g are ``offsets[g]`` .. ``offsets[g + 1] - 1``, so
+
+    S = diag(S_1, .., S_G)   n x n        X = [X_1; ..; X_G]   n x d
+
+and an operator on S is the operator of every graph. The arrays may be memory-mapped
+(:func:`hoplite.graphs.open_graphs`); :meth:`GraphSet.blocks` then reads a range at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.errors import GraphError, nearest_hint, plural
+from hoplite.formatting import Described, Description, Table, printable
+from hoplite.graph import Graph, Split
+from hoplite.labels import kind_of, known_labels
+from hoplite.preparation import Preparation
+
+BLOCK = 1 << 22  # values of nodes in a range of graphs
+MAX_CACHED = 16
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphSet(Described):
+    """Graphs to classify, or whose numbers are to be predicted.
+
+    Parameters
+    ----------
+    adjacency : (n, n) sparse array
+        Block-diagonal: no edge leaves its graph. Weights are not negative.
+    features : (n, d) array or sparse array
+        A row for each node; d may be 0, and models then use degrees.
+    offsets : (G + 1,) integers
+        The first node of each graph, and n.
+    labels : (G,) integers or floats, or (G, m) of 0 and 1, optional
+        As the labels of nodes of a :class:`hoplite.Graph`.
+    split : Split, optional
+        Training, validation and test graphs; if not given, all with a label train, in folds.
+    class_names, feature_names, graph_ids, node_ids : sequences, optional
+        Names. Those of nodes need to be different within a graph only.
+    name : str
+    preparation : Preparation, optional
+        How the features came from columns of a table.
+
+    >>> two = GraphSet.from_graphs(
+    ...     [Graph.from_edges([(0, 1)], np.eye(2)), Graph.from_edges([], np.eye(2))], labels=[1, 0]
+    ... )
+    >>> two
+    GraphSet(graphs=2, nodes=4, edges=1, features=2, classes=2)
+    """
+
+    adjacency: Any
+    features: Any
+    offsets: np.ndarray
+    labels: Any = None
+    split: Split | None = None
+    class_names: Sequence[str] | None = None
+    feature_names: Sequence[str] | None = None
+    graph_ids: Sequence[Any] | None = None
+    node_ids: Sequence[Any] | None = None
+    name: str = "graphs"
+    preparation: Preparation | None = None
+    table: Graph = dataclasses.field(init=False)  # a node without edges for each graph
+
+    def __post_init__(self) -> None:
+        offsets = np.asarray(self.offsets, np.int64)
+        n = self.adjacency.shape[0]
+        steps = np.diff(offsets)
+        if offsets.ndim != 1 or not len(steps) or offsets[0] or offsets[-1] != n or min(steps) < 0:
+            raise GraphError(
+                f"offsets must grow from 0 to {n:,}, the number of nodes, in one step per graph."
+            )
+        if self.features.shape[0] != n:
+            raise GraphError(f"features has {self.features.shape[0]:,} rows for {n:,} nodes.")
+        if self.node_ids is not None and len(self.node_ids) != n:
+            raise GraphError(f"node_ids has {len(self.node_ids):,} entries for {n:,} nodes.")
+        split = Split() if self.split is None else self.split
+        table = Graph(  # checks labels, split and names as those of nodes are checked
+            sp.csr_array((len(steps), len(steps)), dtype=np.float32),
+            np.empty((len(steps), 0), np.float32),
+            self.labels,
+            split,
+            self.class_names,
+            node_ids=self.graph_ids,
+            name=self.name,
+        )
+        if self.split is None:
+            known = np.flatnonzero(known_labels(table.labels))
+            table = table.with_split(Split(known, note="all labels" if known.size else ""))
+        object.__setattr__(self, "offsets", offsets)
+        object.__setattr__(self, "table", table)
+        for name in ("labels", "split", "class_names"):
+            object.__setattr__(self, name, getattr(table, name))
+
+    @classmethod
+    def from_graphs(cls, graphs: Sequence[Graph], labels: Any = None, **options: Any) -> GraphSet:
+        """A set of ordinary graphs, whose features have the same columns.
+
+        Parameters
+        ----------
+        graphs : sequence of Graph
+        labels : array, optional
+        **options
+            The other fields: ``split``, ``class_names``, ``graph_ids``, ``name``.
+        """
+        if not graphs:
+            raise GraphError("there is no graph in the list; give at least one.")
+        first = graphs[0]
+        for place, graph in enumerate(graphs):
+            if (graph.num_features, graph.feature_names) != (
+                first.num_features,
+                first.feature_names,
+            ):
+                raise GraphError(
+                    f"graph {place} has {plural(graph.num_features, 'feature')} and graph 0 has "
+                    f"{first.num_features:,}, or their names differ; give all the same columns."
+                )
+        features = [graph.features for graph in graphs]
+        sparse = any(map(sp.issparse, features))
+        named = all(graph.node_ids is not None for graph in graphs)
+        return cls(
+            sp.block_diag([graph.adjacency for graph in graphs], format="csr"),
+            sp.csr_array(sp.vstack(features)) if sparse else np.concatenate(features),
+            np.cumsum([0, *(graph.num_nodes for graph in graphs)]),
+            labels,
+            feature_names=first.feature_names,
+            node_ids=[one for graph in graphs for one in graph.node_ids or ()] if named else None,
+            preparation=first.preparation,
+            **options,
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def num_nodes(self) -> int:
+        """n, of all graphs."""
+        return int(self.offsets[-1])
+
+    @property
+    def num_features(self) -> int:
+        """d, the columns of X."""
+        return self.features.shape[1]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The number of nodes of each graph: (G,)."""
+        return np.diff(self.offsets)
+
+    def block(self, start: int, stop: int) -> Graph:
+        """Graphs ``start`` to ``stop`` (excluded) as one graph; GraphError if an edge leaves it."""
+        low, high = self.offsets[start], self.offsets[stop]
+        ends = np.asarray(self.adjacency.indptr[low : high + 1], np.int64)
+        arcs = slice(ends[0], ends[-1])
+        columns = np.asarray(self.adjacency.indices[arcs], np.int64) - low
+        if columns.size and (columns.min() < 0 or columns.max() >= high - low):
+            raise GraphError(f"an edge joins graphs {start} to {stop - 1} with another graph.")
+        size = (int(high - low),) * 2
+        matrix = sp.csr_array((self.adjacency.data[arcs], columns, ends - ends[0]), shape=size)
+        return Graph(matrix, self.features[low:high], feature_names=self.feature_names)
+
+    def blocks(self, width: int = 1) -> Iterator[tuple[slice, Graph]]:
+        """Ranges of graphs with at most 4 million values, ``width`` for each node, or one graph."""
+        room, start = max(BLOCK // max(width, 1), 1), 0
+        while start < len(self):
+            stop = int(np.searchsorted(self.offsets, self.offsets[start] + room, "right")) - 1
+            stop = min(max(stop, start + 1), len(self))
+            yield slice(start, stop), self.block(start, stop)
+            start = stop
+
+    def graph(self, index: int) -> Graph:
+        """One graph, with the names of its nodes."""
+        graph = self.block(index, index + 1)
+        low, high = self.offsets[index], self.offsets[index + 1]
+        return graph if self.node_ids is None else graph.with_node_ids(self.node_ids[low:high])
+
+    def index(self, graph_id: Any) -> int:
+        """The place of a graph by its id; GraphError if there is none."""
+        ids = range(len(self)) if self.graph_ids is None else self.graph_ids
+        places = {str(one): place for place, one in enumerate(ids)}
+        if str(graph_id) not in places:
+            raise GraphError(
+                f"{self.name} has no graph {graph_id!r}; ids are like "
+                f"{next(iter(places))!r}.{nearest_hint(str(graph_id), [*places][:1000])}"
+            )
+        return places[str(graph_id)]
+
+    def select(self, graphs: Any) -> GraphSet:
+        """The graphs of these indices, in this order, without a split."""
+        chosen = np.atleast_1d(np.asarray(graphs))
+        chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+        sizes = self.sizes[chosen]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        nodes = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
+        ids, names = self.graph_ids, self.node_ids
+        return dataclasses.replace(
+            self,
+            adjacency=self.adjacency[nodes][:, nodes],
+            features=self.features[nodes],
+            offsets=offsets,
+            labels=self.table.labels[chosen],
+            split=Split(),
+            graph_ids=None if ids is None else [ids[i] for i in chosen.tolist()],
+            node_ids=None if names is None else [names[i] for i in nodes.tolist()],
+        )
+
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns, kept for the next call with this key; the oldest of 16 goes."""
+        kept = self.__dict__.setdefault("_cache", {})
+        if key not in kept:
+            kept[key] = make()
+            if len(kept) > MAX_CACHED:
+                del kept[next(iter(kept))]
+        return kept[key]
+
+    def with_split(self, split: Split | None) -> GraphSet:
+        """The same graphs with another split."""
+        made = dataclasses.replace(self, split=split)
+        made.__dict__["_cache"] = self.__dict__.setdefault("_cache", {})  # of the same graphs
+        return made
+
+    def with_labels(self, labels: Any, class_names: Sequence[str] | None = None) -> GraphSet:
+        """The same graphs with other labels and no split."""
+        return dataclasses.replace(self, labels=labels, class_names=class_names, split=Split())
+
+    def for_task(self, task: str | None) -> GraphSet:
+        """The same graphs with labels as :meth:`hoplite.Graph.for_task` makes them."""
+        table = self.table.for_task(task)
+        names = table.class_names or None
+        return dataclasses.replace(self, labels=table.labels, class_names=names)
+
+    def __repr__(self) -> str:
+        kind = kind_of(self.table.labels)
+        what = f"classes={len(self.class_names or ())}"
+        return (
+            f"GraphSet(graphs={len(self)}, nodes={self.num_nodes}, "
+            f"edges={self.adjacency.nnz // 2}, features={self.num_features}, "
+            f"{what if kind.task == 'classification' else f'task={kind.task}'})"
+        )
+
+    def _describe(self) -> Description:
+        described, sizes = self.table._describe(), self.sizes
+        facts = {
+            "graphs": f"{len(self):,}",
+            "nodes": f"{self.num_nodes:,}, {sizes.min():,} to {sizes.max():,} in a graph",
+            "edges": f"{self.adjacency.nnz // 2:,}",
+            "features": f"{self.num_features:,}",
+        } | {name: described.facts[name] for name in ("labels", "split") if name in described.facts}
+        tables = [
+            Table(["graphs" if c == "nodes" else c for c in table.columns], table.rows)
+            for table in described.tables
+        ]
+        return Description(f"GraphSet {printable(self.name)}", facts, tables)

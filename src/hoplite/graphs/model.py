@@ -1,0 +1,189 @@
+"""GraphModel: a family of features, fitted, and the linear map that was trained on them.
+
+In a folder it is an ordinary trained model, whose ``training`` has the family under ``graphs``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hoplite.errors import ModelFileError
+from hoplite.graph import Graph
+from hoplite.graphs.graph_set import GraphSet
+from hoplite.graphs.pooling import FAMILIES, Pooling, find_family
+from hoplite.models.trained import TrainedModel
+from hoplite.preparation import Preparation
+from hoplite.tasks import Task
+
+KEY = "graphs"  # of the training of a model
+WORD = "u8"  # colours are written as texts: JSON's numbers end at 2^53
+
+
+class PoolingFile(msgspec.Struct, frozen=True):
+    """What a model's file keeps of its family."""
+
+    family: str
+    settings: dict[str, Any]
+    num_features: int
+    feature_names: list[str] | None
+    arrays: dict[str, list[int | float | str]]
+    preparation: Preparation | None = None
+
+
+class PooledGraphs(Graph):
+    """The rows Phi of a set's graphs as nodes without edges, for the trainings of nodes.
+
+    Where folds validate, the family is fitted anew to the training graphs of each.
+    """
+
+    graphs: GraphSet
+    pooling: Pooling
+
+    @classmethod
+    def of(cls, graphs: GraphSet, pooling: Pooling) -> PooledGraphs:
+        """The rows of all graphs, with their labels and their split."""
+        own = graphs.feature_names
+        names = pooling.names([*(own or [f"x{j}" for j in range(graphs.num_features)])])
+        plain = graphs.table.with_features(pooling.features(graphs), names)
+        return cls._from(plain, graphs, pooling)
+
+    @classmethod
+    def _from(cls, plain: Graph, graphs: GraphSet, pooling: Pooling) -> PooledGraphs:
+        made = object.__new__(cls)
+        made.__dict__.update(plain.__dict__, graphs=graphs, pooling=pooling)
+        return made
+
+    def _replace(self, **changes: Any) -> Graph:
+        return self._from(super()._replace(**changes), self.graphs, self.pooling)
+
+    def fitted_to(self, nodes: np.ndarray) -> Graph:
+        fitted = type(self.pooling).fit(self.graphs, nodes, self.pooling.settings)
+        return self.of(self.graphs, fitted)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphModel:
+    """A trained model of graphs.
+
+    Parameters
+    ----------
+    head : TrainedModel
+        The linear map from Phi to the outputs.
+    pooling : Pooling
+        The family that makes Phi.
+    feature_names : tuple of str, optional
+        The columns of X.
+    preparation : Preparation, optional
+        How X comes from the columns of a table.
+    """
+
+    head: TrainedModel
+    pooling: Pooling
+    feature_names: tuple[str, ...] | None = None
+    preparation: Preparation | None = None
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Of the m outputs."""
+        return self.head.class_names
+
+    @property
+    def task(self) -> Task:
+        """Classification, regression or several labels."""
+        return self.head.task
+
+    def pooled(self, graphs: GraphSet) -> Graph:
+        """Phi of the graphs, (G, width), as the features of nodes without edges."""
+        names = graphs.feature_names
+        if self.feature_names is not None and names is not None:
+            missing = [name for name in self.feature_names if name not in names]
+            if missing:
+                raise ModelFileError(
+                    f"{graphs.name} has no feature {missing[0]!r}, which the model was trained on."
+                )
+            if tuple(names) != self.feature_names:
+                place = {name: j for j, name in enumerate(names)}
+                columns = [place[name] for name in self.feature_names]
+                graphs = dataclasses.replace(
+                    graphs,
+                    features=graphs.features[:, columns],
+                    feature_names=self.feature_names,
+                )
+        self.pooling.check(graphs)
+        return PooledGraphs.of(graphs, self.pooling)
+
+    def logits(self, graphs: GraphSet) -> np.ndarray:
+        """Logits of every graph: (G, m)."""
+        return self.head.logits(self.pooled(graphs))
+
+    def predict_proba(self, graphs: GraphSet) -> np.ndarray:
+        """Probabilities of the classes: (G, m); of numbers, these: (G, 1)."""
+        return self.task.link(self.logits(graphs))
+
+    def predict(self, graphs: GraphSet) -> np.ndarray:
+        """Class index or number of each graph: (G,); of several labels 0 and 1: (G, m)."""
+        return self.task.predict(self.logits(graphs))
+
+    def save(self, folder: str | Path, *, overwrite: bool = False, result: Any = None) -> Path:
+        """Write the model to a folder, as :meth:`hoplite.TrainedModel.save` does."""
+        arrays: dict[str, Any] = {
+            name: [f"{word:x}" for word in array.tolist()]
+            if array.dtype.kind == "u"
+            else array.tolist()
+            for name, array in self.pooling.state.items()
+        }
+        names = None if self.feature_names is None else list(self.feature_names)
+        settings = dataclasses.asdict(self.pooling.settings)
+        content = PoolingFile(
+            self.pooling.name,
+            settings,
+            self.pooling.num_features,
+            names,
+            arrays,
+            self.preparation,
+        )
+        training = self.head.training | {KEY: msgspec.to_builtins(content)}
+        head = dataclasses.replace(self.head, training=training)
+        return head.save(folder, overwrite=overwrite, result=result)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> GraphModel:
+        """Read a model that ``save`` wrote; anything else raises ModelFileError."""
+        head = TrainedModel.load(folder)
+        if not is_graph_model(head):
+            raise ModelFileError(f"{folder} is a model of nodes; give a model of graphs.")
+        try:
+            content = msgspec.convert(head.training.pop(KEY), PoolingFile)
+            if content.family not in FAMILIES:
+                raise ValueError(f"unknown family {content.family!r}")
+            family = find_family(content.family)
+            state = {name: _array(values) for name, values in content.arrays.items()}
+            pooling = family(family.Settings(**content.settings), content.num_features, state)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ModelFileError(f"{folder} is damaged ({error}); train it again.") from None
+        names = None if content.feature_names is None else tuple(content.feature_names)
+        return cls(head, pooling, names, content.preparation)
+
+    def __repr__(self) -> str:
+        settings = ", ".join(
+            f"{name}={value!r}" for name, value in dataclasses.asdict(self.pooling.settings).items()
+        )
+        return f"GraphModel({self.pooling.name}, {settings}, outputs={len(self.class_names)})"
+
+
+def is_graph_model(model: TrainedModel) -> bool:
+    """Whether a model in a folder is one of graphs."""
+    return KEY in model.training
+
+
+def _array(values: list[Any]) -> np.ndarray:
+    if values and isinstance(values[0], str):
+        return np.array([int(word, 16) for word in values], np.uint64)
+    array = np.array(values)
+    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)

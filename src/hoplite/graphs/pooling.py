@@ -1,0 +1,552 @@
+"""From graphs to rows of numbers: the families of features that a linear map is trained on.
+
+G graphs have n nodes in all, S is block-diagonal n x n, X n x d, P the G x n indicator of
+membership, and D = diag(nodes of each graph). A family is Phi, G x width, in
+
+    logits = Phi Theta + 1 b'
+
+======== ==========================================================================================
+hops     [P S^i X, D^-1 P S^i X] for i = 0..k, and log n_g
+pool     hops, with the maximum and the standard deviation over the nodes of a graph
+colours  Weisfeiler-Lehman: log(1 + nodes of each colour), rows of length 1
+fourier  D^-1 P cos(Z W + 1 b'), Z = [S^i X]_i standardised, W and b random
+======== ==========================================================================================
+
+X without columns, or with ``structure``, is made of degrees: one-hot of the binned log degree, and
+the local degree profile. Whatever is fitted (colours, scales, bins) comes from training graphs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.preprocessing import StandardScaler
+
+from hoplite.config import Checked, choice_setting, number_setting
+from hoplite.engine.polynomial import iterate
+from hoplite.engine.propagation import Propagation
+from hoplite.errors import GraphError, ModelFileError, check_choice
+from hoplite.graph import Graph
+from hoplite.graphs.graph_set import GraphSet
+from hoplite.operators import OPERATORS
+
+STRUCTURE = ("auto", "none", "add")
+BINS_PER_DOUBLING = 4  # of the degree
+PROFILE = ("log degree", "log min", "log max", "log mean", "log deviation")
+DOUBLINGS = 12  # of the entries of a profile that have bins of their own
+State = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class HopSettings(Checked):
+    """Of families that read hop features."""
+
+    hops: int = number_setting(3, "Number of hops.", 0, 100)
+    operator: str = choice_setting("random_walk", "Operator of the hops.", OPERATORS)
+    structure: str = choice_setting(
+        "auto", "Degrees as features: auto for graphs without any, none, or add.", STRUCTURE
+    )
+    profile_bins: int = number_setting(
+        0, "Bins per doubling of min, max, mean and deviation of neighbours' degrees.", 0, 8
+    )
+
+
+class Pooling(ABC):
+    """A family, fitted to training graphs.
+
+    Parameters
+    ----------
+    settings : Settings
+        Those of the family.
+    num_features : int
+        d, the columns of X that it was fitted to.
+    state : dict of ndarray
+        What was fitted; it is saved with a model.
+    """
+
+    name: ClassVar[str]
+    Settings: ClassVar[type[Checked]]
+    steps: ClassVar[str] = "hop"  # what explanations call the rows of node_parts
+
+    def __init__(self, settings: Any, num_features: int, state: Mapping[str, np.ndarray]) -> None:
+        self.settings, self.num_features, self.state = settings, num_features, dict(state)
+        self.check_state()
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Pooling:
+        """Fit to the graphs ``train``, indices."""
+
+    @abstractmethod
+    def check_state(self) -> None:
+        """ModelFileError unless the arrays have the types and shapes that the family needs."""
+
+    @abstractmethod
+    def features(self, graphs: GraphSet) -> np.ndarray | sp.csr_array:
+        """Phi: (G, width)."""
+
+    @abstractmethod
+    def names(self, feature_names: list[str]) -> list[str]:
+        """A name for each column of Phi."""
+
+    def node_parts(self, graphs: GraphSet, theta: np.ndarray) -> np.ndarray | None:  # noqa: B027
+        """Phi theta of a single graph by hop (or depth) and node: (steps, n); None if no sum.
+
+        ``theta`` (width,) is a column of Theta, or the difference of two.
+        """
+
+    def constant_part(self, amounts: np.ndarray) -> float:
+        """What of ``amounts``, the parts of the columns, belongs to no node."""
+        return 0.0
+
+    def check(self, graphs: GraphSet) -> None:
+        """GraphError unless the graphs have the features that it was fitted to."""
+        if graphs.num_features != self.num_features:
+            raise GraphError(
+                f"{graphs.name} has {graphs.num_features:,} features of nodes and the model needs "
+                f"{self.num_features:,}; give the columns of its training."
+            )
+
+    def _need(self, name: str, kinds: str, ndim: int) -> np.ndarray:
+        array = self.state.get(name)
+        if array is None or array.ndim != ndim or array.dtype.kind not in kinds:
+            raise ModelFileError(f"the {self.name} of the model have no valid array {name!r}.")
+        return array
+
+
+# ---------------------------------------------------------------------------- node inputs
+
+
+def degree_profile(graph: Graph) -> np.ndarray:
+    """log(1 + .) of the degree, and its min, max, mean and deviation over neighbours: (n, 5)."""
+    degrees = np.diff(graph.adjacency.indptr).astype(np.float64)
+    near, starts = degrees[graph.adjacency.indices], graph.adjacency.indptr[:-1]
+    filled = degrees > 0
+    profile = np.zeros((len(degrees), 5))
+    profile[:, 0] = degrees
+    if near.size:
+        first = starts[filled]
+        profile[filled, 1] = np.minimum.reduceat(near, first)
+        profile[filled, 2] = np.maximum.reduceat(near, first)
+        mean = np.add.reduceat(near, first) / degrees[filled]
+        square = np.add.reduceat(near**2, first) / degrees[filled]
+        profile[filled, 3] = mean
+        profile[filled, 4] = np.sqrt(np.maximum(square - mean**2, 0))
+    return np.log1p(profile).astype(np.float32)
+
+
+def degree_bins(graph: Graph) -> np.ndarray:
+    """The bin of each node's degree, four for each doubling: (n,) integers."""
+    degrees = np.diff(graph.adjacency.indptr)
+    return np.floor(BINS_PER_DOUBLING * np.log2(1 + degrees)).astype(np.int64)
+
+
+class NodeInputs:
+    """X of the hops: the columns of the set, those of the degrees, or both.
+
+    ``bins`` are those that nodes of training graphs have; a degree outside counts to the next.
+    ``profile_bins`` is how many each doubling of the other entries of the profile has.
+    """
+
+    def __init__(self, bins: np.ndarray, profile_bins: int = 0, *, own: bool) -> None:
+        self.bins, self.profile_bins, self.own = bins, profile_bins, own
+
+    @classmethod
+    def fit(cls, graphs: GraphSet, train: np.ndarray, structure: str) -> NodeInputs:
+        own = graphs.num_features > 0
+        if structure == "none" and not own:
+            raise GraphError(f"{graphs.name} has no features of nodes; let structure be auto.")
+        if structure == "none" or (structure == "auto" and own):
+            return cls(np.empty(0, np.int64), own=own)
+        inside = _members(graphs, train)
+        seen = [
+            np.unique(degree_bins(block)[np.repeat(inside[part], graphs.sizes[part])])
+            for part, block in graphs.blocks()
+        ]
+        return cls(np.unique(np.concatenate(seen)), own=own)
+
+    def matrix(self, block: Graph) -> np.ndarray | sp.csr_array:
+        """X of a block: (n, d)."""
+        if not len(self.bins):
+            return block.features
+        place = np.searchsorted(self.bins, degree_bins(block)).clip(0, len(self.bins) - 1)
+        onehot = np.zeros((block.num_nodes, len(self.bins)), np.float32)
+        onehot[np.arange(block.num_nodes), place] = 1
+        profile = degree_profile(block)
+        parts: list[Any] = [onehot, profile]
+        if self.profile_bins:
+            last = DOUBLINGS * self.profile_bins
+            places = np.floor(profile[:, 1:] * (self.profile_bins / np.log(2))).astype(int)
+            unit = np.eye(last + 1, dtype=np.float32)
+            parts += [unit[column] for column in places.clip(0, last).T]
+        if not self.own:
+            return np.hstack(parts)
+        own: Any = block.features
+        return np.hstack([own.toarray() if sp.issparse(own) else own, *parts])
+
+    def names(self, feature_names: list[str]) -> list[str]:
+        if not len(self.bins):
+            return feature_names
+        low = np.ceil(2 ** (self.bins / BINS_PER_DOUBLING) - 1).astype(int)
+        binned = range(DOUBLINGS * self.profile_bins + 1 if self.profile_bins else 0)
+        profile = [f"{name} bin {b}" for name in PROFILE[1:] for b in binned]
+        return [*feature_names, *(f"degree {d}+" for d in low), *PROFILE, *profile]
+
+
+# ----------------------------------------------------------------------------------- hops
+
+
+class HopPooling(Pooling):
+    """What families of hop features share."""
+
+    Settings = HopSettings
+
+    @property
+    def inputs(self) -> NodeInputs:
+        bins = self.settings.profile_bins
+        return NodeInputs(self.state["bins"], bins, own=self.num_features > 0)
+
+    def check_state(self) -> None:
+        self._need("bins", "i", 1)
+
+    @property
+    def width(self) -> int:
+        """d, with the columns of the degrees."""
+        return len(self.inputs.names([""] * self.num_features))
+
+    def hop_blocks(self, graphs: GraphSet) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """Ranges of graphs, the offsets of their nodes (g + 1,), and their hops (k + 1, n, d)."""
+        self.check(graphs)
+        inputs = self.inputs
+        for part, block in graphs.blocks(self.width * (self.settings.hops + 1)):
+            source = block.with_features(inputs.matrix(block))
+            values = self.propagation(source).hop_features()
+            offsets = graphs.offsets[part.start : part.stop + 1]
+            yield part, offsets - offsets[0], values
+
+    def propagation(self, graph: Graph) -> Propagation:
+        """The hops of a graph, in double precision, in which sums over many nodes stay exact."""
+        return Propagation(graph, self.settings.operator, hops=self.settings.hops, dtype=np.float64)
+
+    def features(self, graphs: GraphSet) -> np.ndarray:
+        return np.concatenate([*self.rows(graphs)])
+
+    def rows(self, graphs: GraphSet) -> Iterator[np.ndarray]:
+        """Phi, a range of graphs at a time."""
+        for _, offsets, values in self.hop_blocks(graphs):
+            yield self.pooled(values, offsets)
+
+    @abstractmethod
+    def pooled(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Phi of some graphs from the hops of their nodes."""
+
+
+class Hops(HopPooling):
+    """Sums and means of the hops, and the logarithm of the number of nodes.
+
+    Node u of graph g adds sum_i (1' S^i)_u x_u (Theta_i^sum + Theta_i^mean / n_g) to its logits.
+    """
+
+    name = "hops"
+
+    @classmethod
+    def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Pooling:
+        bins = NodeInputs.fit(graphs, train, settings.structure).bins
+        return cls(settings, graphs.num_features, {"bins": bins})
+
+    def features(self, graphs: GraphSet) -> np.ndarray:
+        key = (self.name, self.settings, self.state["bins"].tobytes())
+        return graphs.cached(key, lambda: HopPooling.features(self, graphs))
+
+    def pooled(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        sums, sizes = group_sums(values, offsets), np.diff(offsets)[:, None]
+        means = sums / np.maximum(sizes, 1)
+        return np.hstack([*sums, *means, np.log(np.maximum(sizes, 1))])
+
+    def node_parts(self, graphs: GraphSet, theta: np.ndarray) -> np.ndarray | None:
+        graph, hops = graphs.block(0, 1), self.settings.hops
+        inputs: Any = self.inputs.matrix(graph)
+        source = self.propagation(graph.with_features(inputs))
+        unit = np.ones((graph.num_nodes, 1))
+        reach = [*iterate(source.matrices[0].T, source.basis, unit, hops)]
+        sums, means = theta[: 2 * (hops + 1) * self.width].reshape(2, hops + 1, self.width)
+        maps = (sums + means / max(graph.num_nodes, 1)).T
+        return np.hstack(reach).T * np.asarray(inputs.astype(np.float64) @ maps).T
+
+    def constant_part(self, amounts: np.ndarray) -> float:
+        return float(amounts[-1])
+
+    def names(self, feature_names: list[str]) -> list[str]:
+        own = self.inputs.names(feature_names)
+        return [
+            *(
+                f"{what} of hop {i}: {name}"
+                for what in ("sum", "mean")
+                for i in range(self.settings.hops + 1)
+                for name in own
+            ),
+            "log nodes",
+        ]
+
+
+class Pool(Hops):
+    """Those of :class:`Hops`, with the maximum and the standard deviation of every hop."""
+
+    name = "pool"
+
+    def node_parts(self, graphs: GraphSet, theta: np.ndarray) -> np.ndarray | None:
+        return None
+
+    def pooled(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        first = super().pooled(values, offsets)
+        sizes = np.diff(offsets)
+        filled, count = sizes > 0, np.maximum(sizes, 1)[:, None]
+        most = np.zeros((len(values), len(sizes), values.shape[2]))
+        if filled.any():
+            most[:, filled] = np.maximum.reduceat(values, offsets[:-1][filled], axis=1)
+        means = group_sums(values, offsets) / count
+        spread = values - np.repeat(means, sizes, axis=1)
+        deviation = np.sqrt(group_sums(spread**2, offsets) / count)
+        return np.hstack([first, *most, *deviation])
+
+    def names(self, feature_names: list[str]) -> list[str]:
+        own = self.inputs.names(feature_names)
+        return super().names(feature_names) + [
+            f"{what} of hop {i}: {name}"
+            for what in ("maximum", "deviation")
+            for i in range(self.settings.hops + 1)
+            for name in own
+        ]
+
+
+def group_sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The sums over the nodes of each graph, of (k + 1, n, d): float64 (k + 1, G, d)."""
+    n = values.shape[1]
+    members = sp.csr_array((np.ones(n), np.arange(n), offsets), shape=(len(offsets) - 1, n))
+    return np.stack([members @ hop.astype(np.float64) for hop in values])
+
+
+@dataclass(frozen=True)
+class FourierSettings(HopSettings):
+    """Of random Fourier features."""
+
+    count: int = number_setting(1024, "Number of random features.", 1, 1 << 16)
+    frequency: float = number_setting(1.0, "Scale of the random weights.", 0, 100, open_ends="l")
+    seed: int = number_setting(0, "Seed of the random weights.", 0, 2**63 - 1)
+
+
+class Fourier(HopPooling):
+    """Means over nodes of sqrt(2) cos(Z W + 1 b'), W ~ N(0, frequency^2 / width), b ~ U(0, 2 pi).
+
+    It approximates the mean of a Gaussian kernel between the nodes of two graphs.
+    """
+
+    name = "fourier"
+    Settings = FourierSettings
+
+    @classmethod
+    def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Pooling:
+        bins = NodeInputs.fit(graphs, train, settings.structure).bins
+        unscaled = {"mean": np.zeros(0), "deviation": np.zeros(0)}
+        own = cls(settings, graphs.num_features, {"bins": bins} | unscaled)
+        inside, scaler = _members(graphs, train), StandardScaler()
+        for part, offsets, values in own.hop_blocks(graphs):
+            rows = _side_by_side(values)[np.repeat(inside[part], np.diff(offsets))]
+            if len(rows):
+                scaler.partial_fit(rows)
+        scales = {"mean": scaler.mean_, "deviation": scaler.scale_}
+        return cls(settings, graphs.num_features, {"bins": bins} | scales)
+
+    def check_state(self) -> None:
+        super().check_state()
+        for name in ("mean", "deviation"):
+            self._need(name, "f", 1)
+
+    def pooled(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        waves = self.waves(_side_by_side(values))
+        return group_sums(waves[None], offsets)[0] / np.maximum(np.diff(offsets), 1)[:, None]
+
+    def waves(self, rows: np.ndarray) -> np.ndarray:
+        """sqrt(2) cos(Z W + 1 b') of rows of hops: (n, count)."""
+        rng, count = np.random.default_rng(self.settings.seed), self.settings.count
+        width = rows.shape[1]
+        weights = rng.standard_normal((width, count)) * self.settings.frequency / np.sqrt(width)
+        shift = rng.uniform(0, 2 * np.pi, count)
+        scaled = ((rows - self.state["mean"]) / self.state["deviation"]).astype(np.float32)
+        return np.sqrt(np.float32(2)) * np.cos(
+            scaled @ weights.astype(np.float32) + shift.astype(np.float32)
+        )
+
+    def node_parts(self, graphs: GraphSet, theta: np.ndarray) -> np.ndarray | None:
+        ((_, _, values),) = self.hop_blocks(graphs)
+        waves = self.waves(_side_by_side(values))
+        return (waves.astype(np.float64) @ theta / max(len(waves), 1))[None]
+
+    def names(self, feature_names: list[str]) -> list[str]:
+        return [f"wave {j}" for j in range(self.settings.count)]
+
+
+def _members(graphs: GraphSet, train: np.ndarray) -> np.ndarray:
+    """Which graphs are among ``train``: bool (G,)."""
+    inside = np.zeros(len(graphs), bool)
+    inside[train] = True
+    return inside
+
+
+def _side_by_side(values: np.ndarray) -> np.ndarray:
+    hops, n, d = values.shape
+    return values.transpose(1, 0, 2).reshape(n, hops * d).astype(np.float64)
+
+
+# -------------------------------------------------------------------------------- colours
+
+
+@dataclass(frozen=True)
+class ColourSettings(Checked):
+    """Of Weisfeiler-Lehman colours."""
+
+    depth: int = number_setting(3, "Rounds of refinement of the colours.", 0, 100)
+
+
+class Colours(Pooling):
+    """How many nodes of each Weisfeiler-Lehman colour a graph has.
+
+    c^0 is a node's tag, which is the pattern of its features that are 0 or 1 in all training
+    graphs, or its degree if there are none, and c^{h+1} = hash(c^h, multiset of c^h of the
+    neighbours). A hash has 64 bits and is the same in every process. The columns are the colours
+    that at least two training graphs have; Phi_gc = log(1 + nodes of colour c in g), and a row has
+    length 1.
+    """
+
+    name = "colours"
+    Settings = ColourSettings
+    steps = "depth"
+
+    @classmethod
+    def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Pooling:
+        tags = _tag_columns(graphs, train)
+        own = cls(settings, graphs.num_features, {"tags": tags, "colours": np.zeros(0, np.uint64)})
+        counts = own.counts(graphs)
+        inside = _members(graphs, train)[counts.graph]
+        seen, times = np.unique(counts.colour[inside], return_counts=True)
+        colours = seen[times >= 2]
+        if not colours.size:
+            raise GraphError("no two training graphs share a colour; use hops, or a smaller depth.")
+        return cls(settings, graphs.num_features, {"tags": tags, "colours": colours})
+
+    def check_state(self) -> None:
+        tags, colours = self._need("tags", "i", 1), self._need("colours", "u", 1)
+        if tags.size and not (tags.min() >= 0 and tags.max() < self.num_features):
+            raise ModelFileError("the colours of the model name columns that do not exist.")
+        if (colours[1:] <= colours[:-1]).any():
+            raise ModelFileError("the colours of the model are not sorted.")
+
+    def features(self, graphs: GraphSet) -> sp.csr_array:
+        self.check(graphs)
+        counts, colours = self.counts(graphs), self.state["colours"]
+        place = np.searchsorted(colours, counts.colour)
+        known = place < len(colours)
+        known[known] = colours[place[known]] == counts.colour[known]
+        values = np.log1p(counts.number[known])
+        length = np.sqrt(np.bincount(counts.graph[known], values**2, minlength=len(graphs)))
+        values = values / length[counts.graph[known]]
+        found = (values.astype(np.float32), (counts.graph[known], place[known]))
+        return sp.csr_array(sp.coo_array(found, shape=(len(graphs), len(colours))))
+
+    def counts(self, graphs: GraphSet) -> ColourCounts:
+        """The colours of every depth in every graph; kept with the set."""
+        depth, tags = self.settings.depth, self.state["tags"]
+        key = ("colours", depth, tags.tobytes())
+        return graphs.cached(key, lambda: ColourCounts.of(graphs, depth, tags))
+
+    def node_parts(self, graphs: GraphSet, theta: np.ndarray) -> np.ndarray | None:
+        row, colours = self.features(graphs), self.state["colours"]
+        amounts = np.zeros(len(colours))
+        amounts[row.indices] = row.data * theta[row.indices]
+        parts = []
+        for colour in colours_of(graphs.block(0, 1), self.settings.depth, self.state["tags"]):
+            _, own, count = np.unique(colour, return_inverse=True, return_counts=True)
+            place = np.searchsorted(colours, colour).clip(0, len(colours) - 1)
+            parts.append(np.where(colours[place] == colour, amounts[place] / count[own], 0.0))
+        return np.stack(parts)
+
+    def names(self, feature_names: list[str]) -> list[str]:
+        return [f"colour {colour:016x}" for colour in self.state["colours"].tolist()]
+
+
+@dataclass(frozen=True)
+class ColourCounts:
+    """Triples: a graph, a colour and the number of its nodes there; sorted by graph and colour."""
+
+    graph: np.ndarray
+    colour: np.ndarray
+    number: np.ndarray
+
+    @classmethod
+    def of(cls, graphs: GraphSet, depth: int, tags: np.ndarray) -> ColourCounts:
+        triples = []
+        for part, block in graphs.blocks(depth + 1):
+            owner = np.repeat(np.arange(part.start, part.stop), graphs.sizes[part])
+            for colour in colours_of(block, depth, tags):
+                order = np.lexsort((colour, owner))
+                pair = owner[order], colour[order]
+                new = np.ones(len(order), bool)
+                new[1:] = (np.diff(pair[0]) != 0) | (pair[1][1:] != pair[1][:-1])
+                first = np.flatnonzero(new)
+                triples.append(
+                    (pair[0][first], pair[1][first], np.diff(np.append(first, len(order))))
+                )
+        return cls(*(np.concatenate(column) for column in zip(*triples, strict=True)))
+
+
+def colours_of(block: Graph, depth: int, tags: np.ndarray) -> Iterator[np.ndarray]:
+    """The colour of every node after 0, 1, .. depth rounds: uint64 (n,) each."""
+    arcs = sp.csr_array(block.adjacency)
+    ones = np.ones(arcs.nnz, np.uint64)
+    arcs = sp.csr_array((ones, arcs.indices, arcs.indptr), shape=arcs.shape)
+    if tags.size:
+        own: Any = block.features
+        pattern = sp.csr_array(own[:, tags] != 0).astype(np.uint64)
+        colour = _mixed(pattern @ _mixed(tags.astype(np.uint64)))
+    else:
+        colour = _mixed(np.diff(arcs.indptr).astype(np.uint64))
+    yield colour
+    for _ in range(depth):
+        near = arcs @ _mixed(colour ^ np.uint64(0x2545F4914F6CDD1D))
+        colour = _mixed(_mixed(colour) + near)
+        yield colour
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """SplitMix64 of each value."""
+    z = values + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _tag_columns(graphs: GraphSet, train: np.ndarray) -> np.ndarray:
+    """The columns of X that are 0 or 1 at all nodes of training graphs: indices."""
+    binary = np.ones(graphs.num_features, bool)
+    inside = _members(graphs, train)
+    for part, block in graphs.blocks(max(graphs.num_features, 1)):
+        own: Any = block.features[np.flatnonzero(np.repeat(inside[part], graphs.sizes[part]))]
+        if sp.issparse(own):
+            odd = own.tocoo()
+            binary[np.unique(odd.col[(odd.data != 0) & (odd.data != 1)])] = False
+        else:
+            binary &= ((own == 0) | (own == 1)).all(axis=0)
+    return np.flatnonzero(binary)
+
+
+FAMILIES: dict[str, type[Pooling]] = {one.name: one for one in (Hops, Pool, Colours, Fourier)}
+
+
+def find_family(name: str) -> type[Pooling]:
+    """The class of a family by its name."""
+    return FAMILIES[check_choice("model", name, FAMILIES)]

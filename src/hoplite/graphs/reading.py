@@ -1,0 +1,525 @@
+"""Where sets of graphs come from: tables, databases, files and lists of other libraries' graphs.
+
+Tables go through DuckDB by the rules of :func:`hoplite.io.read_tables`. The key of a node is its
+graph and its id together. Scales, categories and terms of columns are fitted to the nodes of
+training graphs only, by a first reading of these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.config import check_number
+from hoplite.errors import ConfigError, DatasetError, GraphError, plural, some_of
+from hoplite.files import atomic_write
+from hoplite.graph import PARTS, Graph, Split
+from hoplite.graphs.graph_set import GraphSet
+from hoplite.io.array_files import NpzFile
+from hoplite.io.convert import coded_labels, converted
+from hoplite.io.npz import narrow, open_npz
+from hoplite.io.sources import (
+    Table,
+    Workspace,
+    empty_table,
+    frame_table,
+    is_database,
+    is_duckdb,
+    is_frame,
+    is_sqlite,
+    literal,
+    open_tables,
+    table_files,
+)
+from hoplite.io.tables import NodeTable, Reading, check_tables, id_sql, read_pairs, require_columns
+from hoplite.labels import known_labels
+
+STEMS = ("graphs", "nodes", "edges")
+GRAPH = "graph"  # the column of all three tables
+SEPARATOR = "\x1f"  # between a graph and a node
+TU_MEMBERS = "_graph_indicator.txt"
+
+
+def is_graph_set(source: Any) -> bool:
+    """Whether ``source`` is a set of graphs, or names one."""
+    if isinstance(source, GraphSet):
+        return True
+    if isinstance(source, list | tuple):
+        frames = len(source) == 3 and all(map(is_frame, source))
+        return frames or (bool(source) and _library(source[0]) is not None)
+    if not isinstance(source, str | os.PathLike) or source == "":
+        return False
+    path = Path(source)
+    try:
+        if path.is_dir():
+            return bool(table_files(path, "graphs")) or any(path.glob(f"*{TU_MEMBERS}"))
+        if path.suffix.lower() == ".npz" and path.is_file():
+            with open_npz(path) as file:
+                return "node_counts" in file
+        return _has_table(path, "graphs")
+    except (DatasetError, OSError):
+        return False  # whoever reads it says what is wrong
+
+
+def load_graphs(
+    source: Any,
+    *,
+    split: int | None = None,
+    prepare: Any = None,
+    labels: Any = None,
+    **options: Any,
+) -> GraphSet:
+    """Load a set of graphs.
+
+    Parameters
+    ----------
+    source : path, list or tuple of frames
+        - a folder with the tables ``graphs`` (columns ``graph``, ``label``, ``split``), ``nodes``
+          (``graph``, ``id`` and features) and ``edges`` (``graph``, ``source``, ``target``), or a
+          DuckDB or SQLite database with them, or a tuple of three data frames;
+        - a folder of the TU collection: ``NAME_A.txt``, ``NAME_graph_indicator.txt``, ...;
+        - a ``.npz`` file, see :func:`write_graphs`;
+        - a list of graphs of PyTorch Geometric, NetworkX, igraph or Hoplite.
+    split : int, optional
+        Which of several splits of a file to use; the first if not given.
+    prepare : GraphModel or Preparation, optional
+        Prepare columns as those of its training were.
+    labels : sequence, optional
+        Labels of the graphs of a list that have none of their own.
+    **options
+        How tables are read: :class:`hoplite.TableOptions`; ``task`` for any source.
+
+    Returns
+    -------
+    GraphSet
+    """
+    task = options.get("task")
+    if isinstance(source, GraphSet):
+        return source.for_task(task)
+    if isinstance(source, list | tuple) and not (len(source) == 3 and all(map(is_frame, source))):
+        return _from_list(source, labels, prepare, options).for_task(task)
+    if isinstance(source, list | tuple) or _is_tables(source):
+        return _read_tables(source, prepare, options)
+    path = Path(source)
+    if path.is_dir():
+        return read_tu(path).for_task(task)
+    if path.suffix.lower() == ".npz":
+        return read_npz_graphs(path, split=split).for_task(task)
+    raise DatasetError(
+        f"{source} is not a set of graphs: give a folder or a database with the tables graphs, "
+        "nodes and edges, a folder of the TU collection, or a .npz file."
+    )
+
+
+def _is_tables(source: Any) -> bool:
+    return is_database(source) or bool(table_files(Path(source), "graphs"))
+
+
+def _has_table(path: Path, name: str) -> bool:
+    if is_sqlite(path):
+        with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as database:
+            names = database.execute("SELECT name FROM sqlite_master").fetchall()
+        database.close()
+    elif is_duckdb(path):
+        with Workspace() as work, work.clear_errors(str(path)):
+            work.rows(f"ATTACH {literal(str(path.resolve()))} AS source (READ_ONLY)")
+            names = work.rows("SELECT table_name FROM information_schema.tables")
+    else:
+        return False
+    return (name,) in names
+
+
+# --------------------------------------------------------------------------------- tables
+
+
+def _read_tables(source: Any, prepare: Any, options: Mapping[str, Any]) -> GraphSet:
+    options = {name: value for name, value in options.items() if value is not None}
+    reading = Reading.of(getattr(prepare, "preparation", prepare), options)
+    if reading.options.directed or reading.options.type:
+        raise ConfigError("directed and type are not for sets of graphs; leave them out.")
+    with Workspace() as work:
+        if isinstance(source, list | tuple):
+            tables = [frame_table(work, one, stem) for one, stem in zip(source, STEMS, strict=True)]
+            name = "graphs"
+        else:
+            tables, name = open_tables(work, source, reading.options, STEMS), Path(source).stem
+        return _table_set(work, tables, reading, name)
+
+
+def _table_set(work: Workspace, tables: Sequence[Table], reading: Reading, name: str) -> GraphSet:
+    graphs, nodes, edges = tables
+    for table in tables:
+        require_columns(table, [GRAPH])
+    label, plain = reading.options.label, dataclasses.replace(reading.options, id=GRAPH, drop=())
+    plain = dataclasses.replace(plain, only=(), text=())
+    others = [one for one in graphs.names if one not in (GRAPH, label, "split")]
+    known = Reading(dataclasses.replace(reading.preparation, options=plain, columns=None))
+    known = dataclasses.replace(known, needs_label=reading.needs_label)
+    found = NodeTable(work, graphs.without(*others), _no_edges(reading), known)
+    labels, class_names = found.labels()
+    split, ids = found.split(labels), [*map(str, found.pieces("id"))]
+    whole = found.integer_ids
+    _forget(work)
+
+    keyed = _keyed(nodes.without(label, "split"), [reading.options.id])
+    joined = _keyed(edges, reading.options.ends)
+    reading = dataclasses.replace(reading, needs_label=False)
+    check_tables(keyed, joined, reading)
+    if reading.preparation.columns is None:
+        reading = _fitted(work, keyed, joined, reading, [ids[g] for g in split.train])
+    table = NodeTable(work, keyed, joined, reading)
+    features, names, preparation = table.features(Split())
+    pairs = read_pairs(work, joined, reading.options, nodes.label)
+    number = {graph: g for g, graph in enumerate(ids)}
+    keys = [key.partition(SEPARATOR) for key in table.pieces("id")]
+    unknown = [graph for graph, _, _ in keys if graph not in number]
+    if unknown:
+        raise DatasetError(
+            f"{nodes.label} has {plural(len(unknown), 'node')} of graphs that are not in "
+            f"{graphs.label} ({some_of(dict.fromkeys(unknown))}); add these graphs."
+        )
+    owner = np.array([number[graph] for graph, _, _ in keys], np.int64)
+    order = np.argsort(owner, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    block = Graph.from_edges(
+        place[np.column_stack([pairs["s"], pairs["t"]])],
+        features[order],
+        weights=pairs.get("w"),
+    )
+    return GraphSet(
+        block.adjacency,
+        block.features,
+        np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(ids)))]),
+        labels,
+        split,
+        class_names or None,
+        names,
+        [*map(int, ids)] if whole else ids,
+        [keys[i][2] for i in order.tolist()],
+        name,
+        preparation,
+    )
+
+
+def _keyed(table: Table, ends: Sequence[str]) -> Table:
+    """The table with columns ``ends`` that name a node of any graph: its graph and its id."""
+    require_columns(table, ends)
+    graph, columns, types = id_sql(table, GRAPH), dict(table.columns), dict(table.types)
+    keys = []
+    for i, end in enumerate(ends):
+        keys.append(f"{graph} || {literal(SEPARATOR)} || {id_sql(table, end)} AS k{i}")
+        columns[end], types[end] = f"k{i}", "VARCHAR"
+    del columns[GRAPH], types[GRAPH]
+    sql = f"(SELECT *, {', '.join(keys)} FROM {table.sql})"
+    return dataclasses.replace(table, sql=sql, columns=columns, types=types)
+
+
+def _fitted(
+    work: Workspace, nodes: Table, edges: Table, reading: Reading, train: Sequence[str]
+) -> Reading:
+    """The same with a preparation that is fitted to the nodes of training graphs."""
+    work.rows("CREATE TABLE training (g VARCHAR)")
+    if train:
+        work.insert("training", {"g": np.array(train, object)})
+    key = nodes.columns[reading.options.id]
+    inside = f"split_part({key}, {literal(SEPARATOR)}, 1) IN (SELECT g FROM training)"
+    part = dataclasses.replace(nodes, sql=f"(SELECT * FROM {nodes.sql} WHERE {inside})")
+    strict = dataclasses.replace(reading.options, unknown_nodes="drop")
+    first = dataclasses.replace(
+        reading, preparation=dataclasses.replace(reading.preparation, options=strict)
+    )
+    table = NodeTable(work, part if train else nodes, edges, first)
+    prepared = table.features(Split(train=np.arange(table.count)))[2]
+    _forget(work)
+    options = dataclasses.replace(prepared.options, unknown_nodes=reading.options.unknown_nodes)
+    return dataclasses.replace(reading, preparation=dataclasses.replace(prepared, options=options))
+
+
+def _no_edges(reading: Reading) -> Table:
+    return empty_table("edges", dict.fromkeys(reading.options.ends, "VARCHAR"))
+
+
+def _forget(work: Workspace) -> None:
+    """Remove what :class:`NodeTable` makes, for the next one."""
+    for what in ("VIEW ids", "TABLE cells", "TABLE old_ids"):
+        work.rows(f"DROP {what}")
+
+
+# ---------------------------------------------------------------------------------- lists
+
+
+def _library(graph: Any) -> str | None:
+    libraries = [one.__module__.partition(".")[0] for one in type(graph).__mro__]
+    known = ("torch_geometric", "networkx", "igraph", "hoplite")
+    return next((one for one in libraries if one in known), None)
+
+
+def _from_list(
+    graphs: Sequence[Any], labels: Any, prepare: Any, options: Mapping[str, Any]
+) -> GraphSet:
+    libraries = {_library(one) for one in graphs}
+    if len(libraries) != 1 or None in libraries:
+        raise GraphError(
+            "give a list of graphs of one library: PyTorch Geometric, NetworkX, igraph or Hoplite."
+        )
+    (library,) = libraries
+    if library in ("networkx", "igraph"):
+        return _from_named(graphs, labels, prepare, options)
+    if library == "hoplite":
+        plain = list(graphs)
+    else:
+        plain = [_from_pyg(one) for one in graphs]
+        if labels is None and all(one.get("y") is not None for one in graphs):
+            values = [np.asarray(one.y.detach().cpu()).reshape(-1) for one in graphs]
+            labels = np.stack(values) if len(values[0]) > 1 else np.concatenate(values)
+    codes, names = coded_labels(labels, options.get("task"))
+    return GraphSet.from_graphs(plain, codes, class_names=names)
+
+
+def _from_pyg(data: Any) -> Graph:
+    fields = {name: data.get(name) for name in ("x", "edge_index", "edge_attr", "edge_weight")}
+    kept = {name: value for name, value in fields.items() if value is not None}
+    return converted(type(data)(num_nodes=data.num_nodes, **kept), structural=0)
+
+
+def _from_named(
+    graphs: Sequence[Any], labels: Any, prepare: Any, options: Mapping[str, Any]
+) -> GraphSet:
+    """Graphs whose nodes have attributes, as three tables."""
+    columns: dict[str, list[Any]] = {GRAPH: [], "id": []}
+    edges: list[tuple[int, str, str, Any]] = []
+    own: list[Any] = []
+    for g, graph in enumerate(graphs):
+        nodes, links, label = _named_parts(graph)
+        own.append(label)
+        start = len(columns["id"])
+        columns[GRAPH] += [g] * len(nodes)
+        columns["id"] += [*map(str, nodes)]
+        for name in {name for data in nodes.values() for name in data} - {GRAPH, "id"}:
+            cells = columns.setdefault(str(name), [])
+            cells += [None] * (start - len(cells))
+            cells += [data.get(name) for data in nodes.values()]
+        edges += [(g, str(u), str(v), weight) for u, v, weight in links]
+    count = len(columns["id"])
+    for cells in columns.values():
+        cells += [None] * (count - len(cells))
+    labels = own if labels is None else list(labels)
+    table: dict[str, Any] = {GRAPH: np.arange(len(graphs))}
+    if any(one is not None for one in labels):
+        table["label"] = _objects(labels)
+    of_graph, source, target, weight = zip(*edges, strict=True) if edges else ((),) * 4
+    links = {GRAPH: np.array(of_graph, np.int64)}
+    links |= {"source": _objects(source), "target": _objects(target)}
+    if any(one is not None for one in weight):
+        links["weight"] = np.array([1.0 if one is None else float(one) for one in weight])
+    chosen = {name: value for name, value in options.items() if value is not None}
+    reading = Reading.of(getattr(prepare, "preparation", prepare), chosen)
+    frames = (table, {name: _objects(cells) for name, cells in columns.items()}, links)
+    with Workspace() as work:
+        made = [frame_table(work, frame, stem) for frame, stem in zip(frames, STEMS, strict=True)]
+        return _table_set(work, made, reading, "graphs")
+
+
+def _named_parts(graph: Any) -> tuple[dict[Any, dict], Iterable[tuple[Any, Any, Any]], Any]:
+    """The attributes of the nodes, the edges with their weights, and the label of a graph."""
+    if _library(graph) == "networkx":
+        links = ((u, v, data.get("weight")) for u, v, data in graph.edges(data=True))
+        return dict(graph.nodes(data=True)), links, graph.graph.get("label")
+    names = graph.vs["name"] if "name" in graph.vs.attributes() else range(graph.vcount())
+    nodes = {
+        name: {key: value for key, value in vertex.attributes().items() if key != "name"}
+        for name, vertex in zip(names, graph.vs, strict=True)
+    }
+    ids = list(nodes)
+    weighted = "weight" in graph.es.attributes()
+    links = ((ids[e.source], ids[e.target], e["weight"] if weighted else None) for e in graph.es)
+    return nodes, links, graph["label"] if "label" in graph.attributes() else None
+
+
+def _objects(values: Sequence[Any]) -> np.ndarray:
+    found = np.empty(len(values), object)
+    found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return found
+
+
+# ---------------------------------------------------------------------------------- files
+
+
+def read_tu(folder: str | Path) -> GraphSet:
+    """Read a data set of the TU collection: ``NAME_A.txt``, ``NAME_graph_indicator.txt``, ...
+
+    Node labels become one-hot columns ``tag=VALUE``, before the columns of node attributes.
+    Attributes of graphs are their labels where there are no graph labels: regression.
+    """
+    folder = Path(folder)
+    names = sorted(path.name for path in folder.glob(f"*{TU_MEMBERS}"))
+    if len(names) != 1:
+        raise DatasetError(f"{folder} has {len(names)} files *{TU_MEMBERS}; it must have one.")
+    name = names[0].removesuffix(TU_MEMBERS)
+
+    def table(what: str, dtype: Any = np.int64) -> np.ndarray | None:
+        path = folder / f"{name}_{what}.txt"
+        if not path.is_file():
+            return None
+        try:
+            return np.loadtxt(path, dtype, delimiter=",", ndmin=2, encoding="utf-8")
+        except (ValueError, OSError) as error:
+            raise DatasetError(f"{path} cannot be read: {error}.") from None
+
+    members, pairs = table("graph_indicator"), table("A")
+    if members is None or pairs is None or (pairs.size and pairs.shape[1] != 2):
+        raise DatasetError(f"{folder} has no {name}_A.txt with two columns.")
+    owner, n = members[:, 0] - 1, len(members)
+    if (np.diff(owner) < 0).any() or owner[0] < 0:
+        raise DatasetError(f"{name}{TU_MEMBERS} must grow from 1, graph after graph.")
+    labels = table("graph_labels")
+    values = None if labels is None else labels[:, 0]
+    classes = None
+    if values is not None:
+        classes, values = np.unique(values, return_inverse=True)
+    elif (numbers := table("graph_attributes", np.float64)) is not None:
+        values = numbers[:, 0]
+    count = int(owner[-1]) + 1 if values is None else len(values)
+    columns, titles = [], []
+    tags, attributes = table("node_labels"), table("node_attributes", np.float32)
+    for j, tag in enumerate([] if tags is None else tags.T):
+        found, codes = np.unique(tag, return_inverse=True)
+        columns.append(np.eye(len(found), dtype=np.float32)[codes])
+        titles += [f"tag{j or ''}={value}" for value in found]
+    if attributes is not None:
+        columns.append(attributes)
+        titles += [f"attribute{j}" for j in range(attributes.shape[1])]
+    if any(len(column) != n for column in columns) or owner[-1] >= count:
+        raise DatasetError(f"the files of {folder} differ in their numbers of nodes or graphs.")
+    features = np.hstack([np.empty((n, 0), np.float32), *columns])
+    block = Graph.from_edges(pairs - 1, features)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))])
+    return GraphSet(
+        block.adjacency,
+        features,
+        offsets,
+        values,
+        class_names=None if classes is None else [str(one) for one in classes],
+        feature_names=titles,
+        name=name,
+    )
+
+
+def write_graphs(path: str | Path, graphs: GraphSet) -> None:
+    """Write a set to a ``.npz`` file of plain arrays, which :func:`load_graphs` reads.
+
+    ``node_counts`` and ``edge_counts`` (G,), ``edge_source`` and ``edge_target`` (e,) within a
+    graph, ``edge_weights`` if there are any, ``features`` (n, d), ``graph_labels``,
+    ``class_names``, ``feature_names``, ``graph_ids``, and ``split`` (1, G): 0 training,
+    1 validation, 2 test, 3 none of them.
+    """
+    upper = sp.coo_array(sp.triu(graphs.adjacency, k=1))
+    owner = np.searchsorted(graphs.offsets, upper.row, "right") - 1
+    order = np.lexsort((upper.col, upper.row))
+    owner, rows, columns = owner[order], upper.row[order], upper.col[order]
+    features: Any = graphs.features
+    parts = np.full((1, len(graphs)), len(PARTS), np.uint8)
+    for number, part in enumerate(PARTS):
+        parts[0, getattr(graphs.table.split, part)] = number
+    arrays = {
+        "node_counts": narrow(graphs.sizes),
+        "edge_counts": narrow(np.bincount(owner, minlength=len(graphs))),
+        "edge_source": narrow(rows - graphs.offsets[owner]),
+        "edge_target": narrow(columns - graphs.offsets[owner]),
+        "features": features.toarray() if sp.issparse(features) else np.asarray(features),
+        "graph_labels": graphs.table.labels,
+        "split": parts,
+    }
+    if upper.data.size and (upper.data != 1).any():
+        arrays["edge_weights"] = upper.data[order]
+    for name in ("class_names", "feature_names", "graph_ids"):
+        if (texts := getattr(graphs, name)) is not None and len(texts):
+            arrays[name] = np.array([*map(str, texts)])
+    with atomic_write(Path(path)) as file:
+        np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def read_npz_graphs(path: str | Path, *, split: int | None = None) -> GraphSet:
+    """Read a ``.npz`` file of :func:`write_graphs`; nothing is unpickled.
+
+    Also ``node_tags`` (n,) and ``node_attributes`` (n, a) are features, tags as one-hot columns,
+    and ``class_values`` and ``tag_values`` names. ``split`` chooses a row of the splits.
+    """
+    with open_npz(path, "write it with hoplite.graphs.write_graphs") as file:
+        return _npz_set(file, Path(path).stem, split)
+
+
+def _npz_set(file: NpzFile, name: str, split: int | None) -> GraphSet:
+    counts, links = (
+        file.read(f"{what}_counts", "iu", 1).astype(np.int64) for what in ("node", "edge")
+    )
+    if counts.min(initial=0) < 0 or links.min(initial=0) < 0 or len(counts) != len(links):
+        raise ValueError("node_counts and edge_counts do not fit together")
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    ends = [file.read(f"edge_{end}", "iu", 1).astype(np.int64) for end in ("source", "target")]
+    owner = np.repeat(np.arange(len(counts)), links)
+    for end in ends:
+        if len(end) != len(owner) or ((end < 0) | (end >= counts[owner])).any():
+            raise ValueError("an edge ends outside its graph")
+    n = int(offsets[-1])
+    columns, titles = [np.empty((n, 0), np.float32)], []
+    if "features" in file:
+        columns.append(file.read("features", "f", 2))
+        titles += _texts(file, "feature_names") or [f"x{j}" for j in range(columns[-1].shape[1])]
+    if "node_tags" in file:
+        tags = file.read("node_tags", "iu", 1).astype(np.int64)
+        width = int(tags.max(initial=-1)) + 1
+        if tags.min(initial=0) < 0 or width > 1 << 16:
+            raise ValueError("node_tags must be 0, 1, .. 65,535")
+        columns.append(np.eye(width, dtype=np.float32)[tags])
+        values = file.read("tag_values", "iu", 1).tolist() if "tag_values" in file else range(width)
+        titles += [f"tag={value}" for value in list(values)[:width]]
+    if "node_attributes" in file:
+        columns.append(file.read("node_attributes", "f", 2))
+        titles += [f"attribute{j}" for j in range(columns[-1].shape[1])]
+    weights = file.read("edge_weights", "f", 1) if "edge_weights" in file else None
+    shift = offsets[owner]
+    block = Graph.from_edges(
+        np.column_stack([end + shift for end in ends]), np.hstack(columns), weights=weights
+    )
+    labels = file.read("graph_labels", "iuf", 1, 2) if "graph_labels" in file else None
+    labels = labels.astype(np.int64) if labels is not None and labels.dtype.kind == "u" else labels
+    names = _texts(file, "class_names")
+    if names is None and "class_values" in file:
+        names = [str(one) for one in file.read("class_values", "iu", 1).tolist()]
+    made = GraphSet(
+        block.adjacency,
+        block.features,
+        offsets,
+        labels,
+        Split(),
+        names,
+        titles,
+        _texts(file, "graph_ids"),
+        name=name,
+    )
+    if labels is None:
+        return made
+    if "split" not in file:
+        if split is not None:
+            raise ConfigError(f"is {split}, but {name} has no split; leave it out.", "split")
+        return made.with_split(None)
+    parts = file.read("split", "iu", 2)
+    if parts.shape[1] != len(counts):
+        raise ValueError("split has no column for each graph")
+    check_number("split", split or 0, 0, len(parts) - 1, whole=True)
+    row = np.where(known_labels(made.table.labels), parts[split or 0], len(PARTS))
+    note = f"split {split or 0} of {name}"
+    return made.with_split(Split(*(np.flatnonzero(row == i) for i in range(3)), note=note))
+
+
+def _texts(file: NpzFile, name: str) -> list[str] | None:
+    return file.read(name, "U", 1).tolist() if name in file else None

@@ -1,0 +1,231 @@
+"""Training of graphs: a family of features, and a linear map by the pipeline of nodes.
+
+The rows Phi of the graphs are nodes without edges, so solving, tasks, folds, calibration, scores
+and files are those of :func:`hoplite.train`. ``auto`` tries families and their settings, and the
+validation graphs choose, or folds of the training graphs where there are none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hoplite.config import Checked, TrainingConfig
+from hoplite.errors import ConfigError, HopliteWarning, check_choice, nearest_hint
+from hoplite.formatting import Described, Description, Table
+from hoplite.graph import Split
+from hoplite.graphs.graph_set import GraphSet
+from hoplite.graphs.model import GraphModel, PooledGraphs
+from hoplite.graphs.pooling import FAMILIES, find_family
+from hoplite.models.settings import TRAINING
+from hoplite.training.folds import MAX_FOLDED, fold_numbers
+from hoplite.training.results import TrainingResult
+from hoplite.training.results import train as train_nodes
+
+AUTO = "auto"
+HEAD = {"hops": 0, "optimizer": "path"}  # of the linear map
+# What auto tries: a family and the values of its settings, all combinations.
+GRID: tuple[dict[str, Any], ...] = (
+    {"model": "colours", "depth": [1, 2, 4]},
+    {"model": "hops", "hops": [1, 3]},
+    {"model": "pool", "hops": [0, 2], "structure": ["add"]},
+    {"model": "fourier", "hops": [1], "frequency": [1.0, 2.0]},
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A family with its settings, and the validation loss that it reached."""
+
+    family: str
+    settings: Any
+    loss: float = float("nan")
+    accuracy: float = float("nan")
+
+    @property
+    def title(self) -> str:
+        """Its name, with the settings that are not defaults."""
+        fields = dataclasses.fields(self.settings)
+        changed = [
+            f"{one.name}={value}"
+            for one in fields
+            if (value := getattr(self.settings, one.name)) != one.default
+        ]
+        return " ".join([self.family, *changed])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphResult(Described):
+    """A trained model of graphs with its scores.
+
+    Parameters
+    ----------
+    graphs : GraphSet
+    result : TrainingResult
+        Of the linear map; its nodes are the graphs.
+    model : GraphModel
+    candidates : tuple of Candidate
+        What ``auto`` tried, the best first.
+    seconds : float
+    """
+
+    graphs: GraphSet
+    result: TrainingResult
+    model: GraphModel
+    candidates: tuple[Candidate, ...] = ()
+    seconds: float = field(default=float("nan"))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.result, name)  # test_accuracy, metrics, plots and the rest
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but weights and curves, as plain JSON values."""
+        pooling = self.model.pooling
+        return self.result.summary() | {
+            "dataset": self.graphs.name,
+            "graphs": len(self.graphs),
+            "model": pooling.name,
+            "pooling": dataclasses.asdict(pooling.settings),
+            "candidates": {one.title: one.loss for one in self.candidates},
+            "seconds": self.seconds,
+        }
+
+    def _describe(self) -> Description:
+        described = self.result._describe()
+        facts = {"model": repr(self.model), "graphs": repr(self.graphs)}
+        tables = [*described.tables]
+        if self.candidates:
+            rows = [
+                [one.title, f"{one.loss:.4f}", f"{100 * one.accuracy:.1f}"]
+                for one in self.candidates
+            ]
+            tables.append(Table(["candidate", "validation loss", "accuracy %"], rows))
+        return Description("GraphResult", facts, tables, described.notes)
+
+
+def train_graphs(
+    graphs: GraphSet,
+    model: str | None = None,
+    *,
+    grid: Sequence[Mapping[str, Any]] | None = None,
+    test: bool = True,
+    task: str = AUTO,
+    progress: Callable[[str, float], None] | None = None,
+    **options: Any,
+) -> GraphResult:
+    """Train a model of whole graphs and score it on the test graphs.
+
+    Parameters
+    ----------
+    graphs : GraphSet
+    model : {"auto", "hops", "pool", "colours", "fourier"}, default "auto"
+        The family of features, see :mod:`hoplite.graphs.pooling`. "auto" takes the candidate with
+        the lowest loss on the validation graphs, or out of fold if there are none.
+    grid : sequence of dict, optional
+        For "auto": what it tries. Each has a family under ``model``, and lists of values.
+    test : bool, default True
+        False leaves the test graphs unread.
+    task : {"auto", "classification", "regression", "multilabel"}
+    progress : callable, optional
+        Called with what is done and its share.
+    **options
+        Settings of the family (``depth=4``) and of :class:`hoplite.TrainingConfig`.
+
+    Returns
+    -------
+    GraphResult
+    """
+    start, note = time.perf_counter(), progress or (lambda what, share: None)
+    graphs, options = _as_trained(graphs.for_task(task), options)
+    training = {name: value for name, value in options.items() if name in TRAINING}
+    own = {name: value for name, value in options.items() if name not in TRAINING}
+    if model is not None and model != AUTO:
+        family = find_family(model)
+        candidates, chosen = (), Candidate(model, _settings(family.Settings, own))
+    else:
+        tried = []
+        wanted = candidates_of(GRID if grid is None else grid, own)
+        for number, candidate in enumerate(wanted):
+            note(candidate.title, number / (len(wanted) + 1))
+            tried.append(_judged(graphs, candidate, training))
+        candidates = tuple(sorted(tried, key=lambda one: one.loss))
+        chosen = candidates[0]
+    note(chosen.title, 1 - 1 / (len(candidates) + 1))
+    pooled = _pooled(graphs, chosen)
+    result = _trained(pooled, training, test=test)
+    names = None if graphs.feature_names is None else tuple(graphs.feature_names)
+    trained = GraphModel(result.model, pooled.pooling, names, graphs.preparation)
+    seconds = time.perf_counter() - start
+    return GraphResult(graphs, result, trained, candidates, seconds)
+
+
+def candidates_of(grid: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any]) -> list[Candidate]:
+    """The candidates of a grid, with ``fixed`` settings where a family has them.
+
+    >>> [one.title for one in candidates_of([{"model": "colours", "depth": [1, 2]}], {})]
+    ['colours depth=1', 'colours depth=2']
+    """
+    found = []
+    for entry in grid:
+        own = dict(entry)
+        family = find_family(own.pop("model"))
+        known = {one.name for one in dataclasses.fields(family.Settings)}
+        own |= {name: [value] for name, value in fixed.items() if name in known}
+        found += [
+            Candidate(family.name, _settings(family.Settings, dict(zip(own, values, strict=True))))
+            for values in itertools.product(*own.values())
+        ]
+    unknown = {*fixed} - {
+        f.name for one in FAMILIES.values() for f in dataclasses.fields(one.Settings)
+    }
+    if unknown:
+        raise ConfigError(f"{min(unknown)!r} is not an option of a model of graphs.")
+    return [*dict.fromkeys(found)]
+
+
+def _settings(kind: type[Checked], options: Mapping[str, Any]) -> Any:
+    known = [one.name for one in dataclasses.fields(kind)]
+    for name in options:
+        if name not in known:
+            check_choice("option", name, [*known, *TRAINING]) if name not in TRAINING else None
+            raise ConfigError(f"{name!r} is not an option.{nearest_hint(name, known)}")
+    return kind(**options)
+
+
+def _as_trained(graphs: GraphSet, options: dict[str, Any]) -> tuple[GraphSet, dict[str, Any]]:
+    """The set with the split that a training uses: one fold of many labels validates.
+
+    Up to 10,000 graphs folds validate, and the family is fitted to each.
+    """
+    split, folds = graphs.table.split, options.get("folds", TrainingConfig.folds)
+    if split.val.size or folds < 2 or len(split.train) <= MAX_FOLDED:
+        return graphs, options
+    inside = fold_numbers(graphs.table.labels[split.train], folds, 0) == 0
+    parts = split.train[~inside], split.train[inside], split.test
+    return graphs.with_split(Split(*parts, note="holdout")), {"refit": True} | options
+
+
+def _pooled(graphs: GraphSet, candidate: Candidate) -> PooledGraphs:
+    family = find_family(candidate.family)
+    train = graphs.table.split.train
+    return PooledGraphs.of(graphs, family.fit(graphs, train, candidate.settings))
+
+
+def _trained(pooled: PooledGraphs, training: Mapping[str, Any], *, test: bool) -> TrainingResult:
+    return train_nodes(pooled, "sgc", test=test, **(HEAD | dict(training)))
+
+
+def _judged(graphs: GraphSet, candidate: Candidate, training: Mapping[str, Any]) -> Candidate:
+    """The candidate with its validation loss; test graphs are not read, and nothing is refitted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)
+        quick = dict(training) | {"refit": False, "calibrate": False}
+        run = _trained(_pooled(graphs, candidate), quick, test=False).best_run
+    return dataclasses.replace(candidate, loss=run.judged[1], accuracy=run.judged_accuracy)
