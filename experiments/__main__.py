@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from experiments import imbalanced, linear, reproduce
+from experiments import graphs, imbalanced, linear, reproduce
 from experiments.linear_report import linear_report
 from experiments.paper_report import paper_report
 from experiments.report import Report, show, write
@@ -61,6 +61,11 @@ def parser() -> argparse.ArgumentParser:
     auc.add_argument("graphs", type=Path, help="folder with tolokers.npz and minesweeper.npz")
     auc.add_argument("--out", type=Path, default=Path("runs/imbalanced"), help="of the trainings")
     auc.add_argument("--workers", type=int, default=CORES, help="processes")
+    whole = command("graphs", _graphs, "Classify whole graphs, on folds with published figures.")
+    whole.add_argument("--data", type=Path, required=True, help="folder of NAME.npz with splits")
+    whole.add_argument("--out", type=Path, default=Path("runs/graphs"), help="of the folds")
+    whole.add_argument("--set", action="append", metavar="NAME", help="only this (repeatable)")
+    whole.add_argument("--workers", type=int, default=CORES, help="processes")
     return found
 
 
@@ -96,6 +101,13 @@ def _imbalanced(options: argparse.Namespace, console: Console) -> None:
     with Progress(console=console, transient=True) as progress:
         page = imbalanced.run(options.graphs, options.out, options.workers, _reporter(progress))
     print(page)
+
+
+def _graphs(options: argparse.Namespace, console: Console) -> None:
+    with Progress(console=console, transient=True) as progress:
+        sets = options.set or graphs.DEFAULT
+        report = _reporter(progress)
+        print(graphs.run(options.data, options.out, sets, options.workers, report))
 
 
 def _notes(folder: Path) -> str:
