@@ -23,7 +23,7 @@ from hoplite.files import atomic_write
 from hoplite.graph import PARTS, Graph, Split
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.io.array_files import NpzFile
-from hoplite.io.convert import coded_labels, converted
+from hoplite.io.convert import array_of, coded_labels
 from hoplite.io.npz import narrow, open_npz
 from hoplite.io.sources import (
     Table,
@@ -38,6 +38,7 @@ from hoplite.io.sources import (
     open_tables,
     table_files,
 )
+from hoplite.io.splits import stratified_split
 from hoplite.io.tables import NodeTable, Reading, check_tables, id_sql, read_pairs, require_columns
 from hoplite.labels import known_labels
 
@@ -71,6 +72,7 @@ def is_graph_set(source: Any) -> bool:
 def load_graphs(
     source: Any,
     *,
+    seed: int | None = None,
     split: int | None = None,
     prepare: Any = None,
     labels: Any = None,
@@ -87,6 +89,8 @@ def load_graphs(
         - a folder of the TU collection: ``NAME_A.txt``, ``NAME_graph_indicator.txt``, ...;
         - a ``.npz`` file, see :func:`write_graphs`;
         - a list of graphs of PyTorch Geometric, NetworkX, igraph or Hoplite.
+    seed : int, optional
+        Draw a stratified split where the data has none; without it all graphs with a label train.
     split : int, optional
         Which of several splits of a file to use; the first if not given.
     prepare : GraphModel or Preparation, optional
@@ -100,18 +104,27 @@ def load_graphs(
     -------
     GraphSet
     """
-    task = options.get("task")
+    graphs = _load(source, split, prepare, labels, options).for_task(options.get("task"))
+    own = graphs.table.split
+    if seed is None or own.val.size or own.test.size or not own.train.size:
+        return graphs
+    return graphs.with_split(stratified_split(graphs.table.labels, seed))
+
+
+def _load(
+    source: Any, split: int | None, prepare: Any, labels: Any, options: Mapping[str, Any]
+) -> GraphSet:
     if isinstance(source, GraphSet):
-        return source.for_task(task)
+        return source
     if isinstance(source, list | tuple) and not (len(source) == 3 and all(map(is_frame, source))):
-        return _from_list(source, labels, prepare, options).for_task(task)
+        return _from_list(source, labels, prepare, options)
     if isinstance(source, list | tuple) or _is_tables(source):
         return _read_tables(source, prepare, options)
     path = Path(source)
     if path.is_dir():
-        return read_tu(path).for_task(task)
+        return read_tu(path)
     if path.suffix.lower() == ".npz":
-        return read_npz_graphs(path, split=split).for_task(task)
+        return read_npz_graphs(path, split=split)
     raise DatasetError(
         f"{source} is not a set of graphs: give a folder or a database with the tables graphs, "
         "nodes and edges, a folder of the TU collection, or a .npz file."
@@ -164,7 +177,7 @@ def _table_set(work: Workspace, tables: Sequence[Table], reading: Reading, name:
     known = dataclasses.replace(known, needs_label=reading.needs_label)
     found = NodeTable(work, graphs.without(*others), _no_edges(reading), known)
     labels, class_names = found.labels()
-    split, ids = found.split(labels), [*map(str, found.pieces("id"))]
+    split, ids = found.split(labels, None), [*map(str, found.pieces("id"))]
     whole = found.integer_ids
     _forget(work)
 
@@ -285,9 +298,12 @@ def _from_list(
 
 
 def _from_pyg(data: Any) -> Graph:
-    fields = {name: data.get(name) for name in ("x", "edge_index", "edge_attr", "edge_weight")}
-    kept = {name: value for name, value in fields.items() if value is not None}
-    return converted(type(data)(num_nodes=data.num_nodes, **kept), structural=0)
+    fields = {name: data.get(name) for name in ("x", "edge_index", "edge_weight")}
+    arrays = {name: array_of(value) for name, value in fields.items() if value is not None}
+    features = arrays.get("x", np.empty((data.num_nodes, 0), np.float32))
+    features = features[:, None] if features.ndim == 1 else features
+    pairs = arrays.get("edge_index", np.empty((2, 0), np.int64))
+    return Graph.from_edges(pairs.T, features, weights=arrays.get("edge_weight"))
 
 
 def _from_named(

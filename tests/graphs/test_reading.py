@@ -1,0 +1,232 @@
+"""Sets of graphs from tables, databases, TU folders, files and other libraries' graphs."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from hoplite.errors import ConfigError, DatasetError, GraphError
+from hoplite.graph import Graph
+from hoplite.graphs import GraphSet, is_graph_set, load_graphs, write_graphs
+
+pytestmark = pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
+GRAPHS = """graph,label,split
+m1,toxic,train
+m2,safe,train
+m3,safe,val
+m4,toxic,test
+m5,,
+"""
+NODES = """graph,id,element,charge
+m2,b,C,0.5
+m1,a,C,1
+m1,b,N,3
+m3,a,O,
+m4,a,C,1000
+m4,b,Br,-1000
+m2,a,N,0.5
+m5,x,C,2
+"""
+EDGES = """graph,source,target
+m1,a,b
+m2,b,a
+m4,a,b
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in (("graphs", GRAPHS), ("nodes", NODES), ("edges", EDGES)):
+        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def by_name(graphs: GraphSet, graph: str) -> np.ndarray:
+    found = graphs.graph(graphs.index(graph))
+    order = np.argsort([str(name) for name in found.node_ids or ()])
+    return np.asarray(found.features)[order]
+
+
+def test_tables_become_a_set(folder: Path) -> None:
+    graphs = load_graphs(folder)
+    assert is_graph_set(folder)
+    assert graphs.graph_ids == ["m1", "m2", "m3", "m4", "m5"]
+    assert graphs.sizes.tolist() == [2, 2, 1, 2, 1]
+    assert graphs.class_names == ("safe", "toxic")
+    assert graphs.table.labels.tolist() == [1, 0, 0, 1, -1]
+    assert graphs.table.split.sizes() == {"train": 2, "val": 1, "test": 1}
+    assert graphs.adjacency.nnz == 6
+    assert graphs.graph(1).num_edges == 1
+
+
+def test_columns_are_fitted_to_training_graphs(folder: Path) -> None:
+    """Neither the charges of test graphs nor their elements change what others look like."""
+    before = load_graphs(folder)
+    assert not any(
+        "Br" in name or "O" in name.split("=")[-1] for name in before.feature_names or ()
+    )
+    text = NODES.replace("m4,a,C,1000", "m4,a,C,-7").replace("m4,b,Br,-1000", "m4,b,Zn,1")
+    (folder / "nodes.csv").write_text(text, encoding="utf-8")
+    after = load_graphs(folder)
+    assert after.feature_names == before.feature_names
+    for graph in ("m1", "m2", "m3", "m5"):
+        np.testing.assert_array_equal(by_name(after, graph), by_name(before, graph))
+
+
+def test_databases_and_frames_say_the_same(folder: Path, tmp_path: Path) -> None:
+    expected = load_graphs(folder)
+    tables = {stem: folder / f"{stem}.csv" for stem in ("graphs", "nodes", "edges")}
+    with duckdb.connect(str(tmp_path / "set.duckdb")) as database:
+        for stem, path in tables.items():
+            database.execute(f"CREATE TABLE {stem} AS FROM read_csv('{path}')")
+        frames = tuple(database.execute(f"FROM {stem}").df() for stem in tables)
+    database = sqlite3.connect(tmp_path / "set.sqlite")
+    for (stem, _), frame in zip(tables.items(), frames, strict=True):
+        frame.to_sql(stem, database, index=False)
+    database.close()
+    for source in (tmp_path / "set.duckdb", tmp_path / "set.sqlite", frames):
+        assert is_graph_set(source)
+        found = load_graphs(source)
+        assert (found.adjacency != expected.adjacency).nnz == 0
+        np.testing.assert_allclose(found.features, expected.features, atol=1e-6)
+        np.testing.assert_array_equal(found.table.labels, expected.table.labels)
+
+
+@pytest.mark.parametrize(
+    ("table", "old", "new", "message"),
+    [
+        ("nodes", "m5,x", "m9,x", "graphs that are not in"),
+        ("nodes", "m1,b,N", "m1,a,N", "in data rows"),
+        ("edges", "m1,a,b", "m1,a,z", "name a node"),
+        ("edges", "m1,a,b", "m3,a,b", "name a node"),  # b is a node of other graphs
+        ("edges", "graph,source", "g,source", "no column 'graph'"),
+        ("graphs", "m2,safe", "m1,safe", "in data rows"),
+        ("graphs", "safe,val", "safe,vl", "split"),
+    ],
+)
+def test_damaged_tables_are_one_sentence(
+    folder: Path, table: str, old: str, new: str, message: str
+) -> None:
+    path = folder / f"{table}.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    with pytest.raises(DatasetError, match=message):
+        load_graphs(folder)
+
+
+def test_new_graphs_are_prepared_as_those_of_the_training(folder: Path, tmp_path: Path) -> None:
+    graphs = load_graphs(folder)
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "graphs.csv").write_text("graph\nz\n", encoding="utf-8")
+    (new / "nodes.csv").write_text("graph,id,element,charge\nz,1,C,1\nz,2,U,3\n", encoding="utf-8")
+    (new / "edges.csv").write_text("graph,source,target\nz,1,2\n", encoding="utf-8")
+    found = load_graphs(new, prepare=graphs.preparation)
+    assert found.feature_names == graphs.feature_names
+    np.testing.assert_array_equal(by_name(found, "z")[0], by_name(graphs, "m1")[0])
+
+
+def test_a_tu_folder(tmp_path: Path) -> None:
+    files = {
+        "A": "1, 2\n2, 1\n3, 4\n4, 3\n4, 5\n5, 4\n",
+        "graph_indicator": "1\n1\n2\n2\n2\n",
+        "graph_labels": "1\n-1\n",
+        "node_labels": "3\n5\n3\n3\n9\n",
+        "node_attributes": "0.5, 1\n1, 2\n2, 3\n3, 4\n4, 5\n",
+    }
+    for name, text in files.items():
+        (tmp_path / f"TOY_{name}.txt").write_text(text, encoding="utf-8")
+    graphs = load_graphs(tmp_path)
+    assert is_graph_set(tmp_path)
+    assert repr(graphs) == "GraphSet(graphs=2, nodes=5, edges=3, features=5, classes=2)"
+    assert graphs.class_names == ("-1", "1")
+    assert graphs.table.labels.tolist() == [1, 0]
+    assert (graphs.feature_names or ())[:3] == ["tag=3", "tag=5", "tag=9"]
+    (tmp_path / "TOY_graph_indicator.txt").write_text("2\n1\n2\n2\n2\n", encoding="utf-8")
+    with pytest.raises(DatasetError, match="must grow"):
+        load_graphs(tmp_path)
+
+
+def test_npz_and_back(small: GraphSet, tmp_path: Path) -> None:
+    write_graphs(tmp_path / "small.npz", small)
+    assert is_graph_set(tmp_path / "small.npz")
+    again = load_graphs(tmp_path / "small.npz")
+    assert (again.adjacency != small.adjacency).nnz == 0
+    np.testing.assert_array_equal(again.features, small.features)
+    np.testing.assert_array_equal(again.table.labels, small.table.labels)
+    np.testing.assert_array_equal(again.table.split.val, small.table.split.val)
+    assert again.class_names == small.class_names
+    with pytest.raises(ConfigError, match="split"):
+        load_graphs(tmp_path / "small.npz", split=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("edge_target", np.array([1, 99], np.uint8)),
+        ("node_counts", np.array([-1, 4])),
+        ("edge_counts", np.array([1])),
+        ("node_tags", np.array([0, 1, 2])),
+        ("node_attributes", np.array([[object()]] * 4)),
+    ],
+)
+def test_damaged_npz_files_are_refused(tmp_path: Path, name: str, value: np.ndarray) -> None:
+    arrays = {
+        "node_counts": np.array([2, 2]),
+        "edge_counts": np.array([1, 1]),
+        "edge_source": np.array([0, 0]),
+        "edge_target": np.array([1, 1]),
+        "graph_labels": np.array([0, 1]),
+    }
+    np.savez(tmp_path / "sound.npz", **arrays)  # pyright: ignore[reportArgumentType]
+    assert len(load_graphs(tmp_path / "sound.npz")) == 2
+    np.savez(tmp_path / "bad.npz", **(arrays | {name: value}))  # pyright: ignore
+    with pytest.raises(DatasetError):
+        load_graphs(tmp_path / "bad.npz")
+
+
+def test_lists_of_networkx_and_igraph_graphs() -> None:
+    nx = pytest.importorskip("networkx")
+    one, two = nx.path_graph(["a", "b"]), nx.cycle_graph(3)
+    nx.set_node_attributes(one, {"a": "C", "b": "N"}, "element")
+    nx.set_node_attributes(two, "C", "element")
+    graphs = load_graphs([one, two], labels=["x", "y"])
+    assert is_graph_set([one, two])
+    assert graphs.sizes.tolist() == [2, 3]
+    assert graphs.class_names == ("x", "y")
+    assert graphs.adjacency.nnz == 8
+    igraph = pytest.importorskip("igraph")
+    three = igraph.Graph.from_networkx(two, vertex_attr_hashable="name")
+    assert load_graphs([three, three], labels=[0, 1]).adjacency.nnz == 12
+
+
+def test_lists_of_pyg_graphs() -> None:
+    torch, pyg = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+    pairs = torch.tensor([[0, 1], [1, 2]])
+    data = [
+        pyg.Data(x=torch.eye(3), edge_index=pairs, y=torch.tensor([1])),
+        pyg.Data(x=torch.ones(2, 3), edge_index=torch.empty(2, 0).long(), y=torch.tensor([0])),
+    ]
+    graphs = load_graphs(data)
+    assert graphs.table.labels.tolist() == [1, 0]
+    assert graphs.adjacency.nnz == 4
+    assert graphs.num_features == 3
+
+
+def test_sets_check_themselves(small: GraphSet) -> None:
+    joined = Graph.from_edges([(0, 1)], np.eye(2))
+    with pytest.raises(GraphError, match="joins"):
+        GraphSet(joined.adjacency, joined.features, np.array([0, 1, 2]), [0, 1]).block(0, 1)
+    with pytest.raises(GraphError, match="offsets"):
+        GraphSet(joined.adjacency, joined.features, np.array([0, 3]), [0])
+    with pytest.raises(GraphError, match="no graph"):
+        small.index("missing")
+    with pytest.raises(GraphError, match="one library"):
+        load_graphs([joined, "cora"])
+    part = small.select([3, 1])
+    assert (part.graph(0).adjacency != small.graph(3).adjacency).nnz == 0
+    assert part.table.labels.tolist() == small.table.labels[[3, 1]].tolist()
+    assert not part.table.split.train.size
