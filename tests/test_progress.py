@@ -43,7 +43,7 @@ def test_training_searching_choosing_and_storing_have_bars(graph, terminal, tmp_
         search(graph, "sgc", out=tmp_path / "found", progress=True, **options)
         assert "2 of 2 runs done" in terminal.getvalue()
         auto(graph, trials=2, seeds=1, progress=True)
-        assert "the chosen one" in terminal.getvalue()
+        assert "blocks: " in terminal.getvalue()
         store = propagate(graph, tmp_path / "store", hops=1, progress=True)
         assert "hop 1" in terminal.getvalue()
         predict_table(result.model, store, progress=True)

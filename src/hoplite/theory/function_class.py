@@ -333,7 +333,8 @@ def other_settings(config: ModelConfig) -> dict[str, Any]:
     kind = config.kind
     if not issubclass(kind, LinearModel) or kind.constants(config) is None:
         return {}
-    known = {"model", *(field.name for field in dataclasses.fields(FunctionClass)), "standardize"}
+    known = {"model", *(field.name for field in dataclasses.fields(FunctionClass))}
+    known |= {"standardize", "neighbour_labels"}
     return {name: value for name, value in config.as_dict().items() if name not in known}
 
 
