@@ -102,15 +102,6 @@ def test_logits_and_explanations_are_those_of_dense_algebra(directed: bool, tmp_
         flips(model, graph, graph.node_ids[2])
 
 
-def test_no_link_is_called_a_cell_that_could_change() -> None:
-    from hoplite.explain.changes import find_cells
-
-    graph = with_link(arcs_graph(np.random.default_rng(3), types=False, directed=False))
-    model = hoplite.train(graph, "lgc", hops=1, epochs=2).model
-    found = find_cells(model, graph.feature_names, range(graph.num_features))
-    assert len(found) == 4
-
-
 def test_tables_links_and_vectors(tmp_path: Path) -> None:
     folder = tables(tmp_path / "t")
     graph = hoplite.load(folder, directed=True, link=True, structural=2)
@@ -137,21 +128,6 @@ def test_tables_links_and_vectors(tmp_path: Path) -> None:
         hoplite.open_data(linked, link=True)
     with pytest.raises(ConfigError, match="link is 3; it must be True or False"):
         hoplite.load(folder, link=3)
-
-
-def test_graphs_of_other_libraries() -> None:
-    networkx = pytest.importorskip("networkx")
-    club = networkx.karate_club_graph()
-    graph = hoplite.io.from_networkx(club, label="club", link=True)
-    assert graph.num_features == 34  # no structural ones besides
-    for node in club:  # or it would be a feature where nobody says that it is the label
-        club.nodes[node].clear()
-    model = hoplite.train(graph, "blocks", hops=1, epochs=2).model
-    with pytest.warns(HopliteWarning, match="'link to 0' and so on count the nodes of the graph"):
-        np.testing.assert_array_equal(model.logits(club), model.logits(graph))
-    matrix = sp.csr_array(networkx.to_scipy_sparse_array(club))
-    assert hoplite.io.from_scipy(matrix, link=True).num_features == 34
-    assert hoplite.open_data(matrix, link=True).num_features == 34
 
 
 def test_the_command_line(tmp_path: Path) -> None:

@@ -327,15 +327,6 @@ def test_pyg_keeps_directions_and_types() -> None:
         hoplite.io.from_pyg(data, type="kind")
 
 
-def test_igraph_keeps_directions_and_types() -> None:
-    igraph = pytest.importorskip("igraph")
-    made = igraph.Graph(3, [(0, 1), (1, 2), (2, 0)], directed=True)
-    made.es["kind"] = ["x", "y", "y"]
-    graph = hoplite.io.from_igraph(made, directed=True, type="kind", structural=1)
-    assert list(graph.relation_weights) == ["x:out", "x:in", "y:out", "y:in"]
-    assert graph.relations[2].adjacency.toarray().tolist() == [[0, 0, 0], [0, 0, 1], [1, 0, 0]]
-
-
 def test_scipy_arcs_go_from_rows_to_columns() -> None:
     rng = np.random.default_rng(5)
     dense = rng.uniform(0.1, 9, (12, 12)) * (rng.random((12, 12)) < 0.3)

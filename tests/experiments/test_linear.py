@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sqlite3
 import subprocess
@@ -18,15 +17,13 @@ import pytest
 from tests.experiments.conftest import write_graph
 
 import hoplite
-from experiments.__main__ import main
 from experiments.linear import columns, linear_table, protocol_words
 from experiments.linear_report import linear_report, settings
-from experiments.methods import parse_methods, read_methods
+from experiments.methods import read_methods
 from experiments.problems import PROBLEMS, chosen_problems
 from experiments.report import markdown, page
 from experiments.results import LinearTable
 from experiments.trainings import Training
-from hoplite.errors import ConfigError, GridError
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,29 +163,3 @@ def test_the_committed_methods_are_sound():
     assert len({column.name for column in columns(plan)}) == len(columns(plan)) == 27
     assert "screen = 1" in " ".join(protocol_words(plan))
     assert chosen_problems(["few"])[0].name == "cora-public"
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("[methods.a]\nmodl = 'lgc'", "cannot be read"),
-        ("methods = 3", "cannot be read"),
-        ("[methods.a]\nmodel='lgc'\n[protocol]\nseeds = 0", "cannot be read"),
-        ("[methods.a]\nmodel='lgc'\n[protocol.on.few]\nseeds = 0", "cannot be read"),
-        ("[methods.a]\nmodel='lgc'\nonly = ['texass']", "Did you mean 'texas'"),
-        ("reference='b'\n[methods.a]\nmodel='lgc'", "reference is 'b'"),
-        ("[methods.a", "cannot be read"),
-    ],
-)
-def test_a_wrong_file_of_methods_gets_a_sentence(text, match):
-    with pytest.raises((GridError, ConfigError), match=re.escape(match)):
-        parse_methods(text)
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"rows": 3}', "\x00", '{"figures": [{"method": 1}]}'])
-def test_a_damaged_table_gets_a_sentence(tmp_path, text, capsys):
-    (tmp_path / "linear.json").write_text(text)
-    assert main(["report", str(tmp_path)]) == 1
-    error = capsys.readouterr().err
-    assert "is not a valid file of results" in " ".join(error.split())
-    assert "Traceback" not in error

@@ -128,13 +128,6 @@ def test_networkx_follows_the_rules_of_tables(club):
     assert_same(hoplite.io.from_networkx(hoplite.io.to_networkx(club), scale="none"), club)
 
 
-def test_networkx_and_back_on_an_untidy_graph(graphs):
-    pytest.importorskip("networkx")
-    graph = graphs(n=60, d=4, dtype=np.float32)
-    graph = graph.with_features(graph.features, ["a", "b", "c", "d"])
-    assert_same(hoplite.io.from_networkx(hoplite.io.to_networkx(graph), scale="none"), graph)
-
-
 def test_networkx_nodes_are_any_hashable_and_attributes_may_be_vectors():
     networkx = pytest.importorskip("networkx")
     grid = networkx.grid_2d_graph(4, 3)

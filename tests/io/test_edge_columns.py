@@ -74,23 +74,6 @@ def test_tables_frames_and_networks_are_read_alike(tmp_path, features, seed):
     assert model.preparation.unused == ("note",)
 
 
-@pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
-@pytest.mark.parametrize("header", ["source,target,weight", "payer,payee,euros", ""])
-def test_a_list_of_edges_with_the_usual_names(tmp_path, header):
-    nodes, edges = shop(np.random.default_rng(11), features=False)
-    folder = written(tmp_path / "shop", nodes, edges)
-    graph = hoplite.load(folder, id="client", label="kind", **NAMES)
-    model = hoplite.train(graph, "sgc", hops=1, epochs=3).model
-    rows = [",".join(map(str, row)) for row in edges[[*NAMES.values()]].itertuples(index=False)]
-    (tmp_path / "web.csv").write_text("\n".join([*([header] if header else []), *rows]) + "\n")
-    found = hoplite.open_data(tmp_path / "web.csv", prepare=model)
-    ends = {*edges["payer"], *edges["payee"]}
-    assert {*found.node_ids} == ends
-    inside = [graph.node_ids.index(one) for one in found.node_ids]
-    expected = graph.adjacency.toarray()[np.ix_(inside, inside)]
-    np.testing.assert_allclose(found.in_memory().adjacency.toarray(), expected, rtol=1e-6)
-
-
 def renamed(folder: Path, names: dict[str, str] = NAMES, **more: Any) -> Path:
     """The edges with weights over magnitudes, under other names, and with further columns."""
     path = folder / "edges.csv"

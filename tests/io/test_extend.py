@@ -213,18 +213,6 @@ def test_what_does_not_fit_is_one_sentence(nodes, edges, sentence):
     assert "\n" not in str(caught.value)
 
 
-def test_labels_and_split_that_the_new_table_has():
-    old = pa.table({"id": ["a", "b"], "age": [1.0, 2.0], "label": ["x", "y"]})
-    edges = pa.table({"source": ["a"], "target": ["b"]})
-    graph = hoplite.io.from_frames(old, edges)
-    more = {"id": ["c", "d", "e"], "age": [0.0, 1, 2], "label": ["y", "z", None]}
-    with pytest.warns(HopliteWarning, match="the label 'z', which is no class of graph"):
-        found = hoplite.io.extend(graph, (pa.table({**more, "split": ["test", None, None]}), None))
-    assert found.labels.tolist() == [0, 1, 1, -1, -1]
-    assert found.class_names == ("x", "y")
-    assert found.split.test.tolist() == [*graph.split.test, 2]
-
-
 @pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
 def test_nodes_that_only_edges_name(bank, tmp_path):
     place, nodes, n, before, after = bank

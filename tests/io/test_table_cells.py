@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
-import warnings
 from functools import partial
 
 import numpy as np
@@ -150,18 +148,3 @@ def test_sparse_lists_and_several_row_groups(tmp_path):
     pq.write_table(nodes, tmp_path / "nodes.parquet", row_group_size=7)
     features = read_tables(tmp_path).features
     np.testing.assert_array_equal(features.toarray(), rows)
-
-
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
-def test_float_labels_are_the_same_in_csv_and_parquet(tmp_path, kind):
-    (tmp_path / "csv").mkdir()
-    (tmp_path / "parquet").mkdir()
-    write(tmp_path / "csv", "id,label,x\na,2.5,1\nb,0.1,2\nc,,3\nd,3,4\n")
-    labels = pa.array(np.array([2.5, 0.1, math.nan, 3]).astype(kind.to_pandas_dtype()))
-    write(tmp_path / "parquet", {"id": list("abcd"), "label": labels, "x": [1, 2, 3, 4]})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        graphs = [read_tables(tmp_path / name) for name in ("csv", "parquet")]
-    for graph in graphs:
-        assert graph.class_names == ("0.1", "2.5", "3")
-        assert graph.labels.tolist() == [1, 0, -1, 2]

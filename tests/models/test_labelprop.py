@@ -149,13 +149,3 @@ def test_the_estimator_and_its_weights(graphs, dense):
     np.testing.assert_allclose(estimator.predict_proba(np.arange(40)), wanted, atol=1e-6)
     grid = GridSearchCV(estimator, {"alpha": [0.2, 0.9]}, cv=2).fit(nodes, y)
     assert grid.best_params_["alpha"] in (0.2, 0.9)
-
-
-@pytest.mark.parametrize("operator", ["adjacency", "renormalized", "random_walk"])
-def test_labels_from_afar_are_not_lost(operator):
-    n = 240
-    y = np.repeat([0, 1], n // 2)
-    split = Split([0, n - 1], [5, n - 6], [70, 90, n - 91, n - 71])
-    path = Graph.from_edges([(i, i + 1) for i in range(n - 1)], np.zeros((n, 1)), y, split=split)
-    found = hoplite.train(path, "labelprop", hops=200, alpha=0.5, operator=operator)
-    assert found.test_accuracy == 1.0

@@ -5,9 +5,8 @@ import pytest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, r2_score
 
-from hoplite import ConfigError, Graph, GraphError, HopliteError, Split, frequency_response, train
+from hoplite import ConfigError, Graph, GraphError, HopliteError, Split, train
 from hoplite.engine.spectrum import basis_values
-from hoplite.operators import find_operator
 from hoplite.tasks.evaluation import calibration_error
 
 go = pytest.importorskip("plotly.graph_objects")
@@ -15,19 +14,6 @@ go = pytest.importorskip("plotly.graph_objects")
 
 def curves(figure, axis):
     return {t.name: t for t in figure.data if t.yaxis == axis and t.name != "density"}
-
-
-@pytest.mark.parametrize("model", ["lgc", "ppr", "sgc"])
-def test_the_curve_is_the_frequency_response(model, trained):
-    found = trained[model].model
-    figure = found.plot_filter()
-    assert isinstance(figure, go.Figure)
-    (curve,), (hops,) = curves(figure, "y").values(), curves(figure, "y2").values()
-    np.testing.assert_allclose(curve.y, frequency_response(found, np.array(curve.x)), rtol=1e-6)
-    np.testing.assert_allclose(hops.y, found.coefficients_, rtol=1e-6)
-    assert list(hops.x) == list(range(found.config.hops + 1))
-    ends = find_operator(found.config.operator).spectrum
-    assert (curve.x[0], curve.x[-1]) == ends
 
 
 def test_a_curve_for_each_class(graph, trained):

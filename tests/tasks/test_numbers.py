@@ -5,10 +5,8 @@ import pytest
 from sklearn import metrics
 from sklearn.dummy import DummyRegressor
 
-from hoplite import Graph, GraphError, LGCRegressor, Split, train
+from hoplite import Graph, LGCRegressor, Split, train
 from hoplite.engine.propagation import Propagation
-from hoplite.labels import kind_of, relabelled
-from hoplite.tasks import task_of
 
 OPTIONS = {"hops": 2, "bias": True, "dropout": 0, "epochs": 120, "lr": 0.1, "weight_decay": 1e-4}
 
@@ -63,18 +61,3 @@ def test_figures_and_baseline_are_those_of_scikit_learn(priced):
     )
     same = train(priced, "lgc", **OPTIONS).model
     np.testing.assert_allclose(fitted.predict(split.test), same.predict(priced)[split.test])
-
-
-def test_labels_by_kind():
-    classes, names = np.array([2, -1, 0]), ("1.5", "2", "40")
-    assert relabelled(classes, names, "regression")[0][0] == 40
-    numbers = relabelled(classes, names, "regression")[0]
-    back, again = relabelled(numbers, (), "classification")
-    assert (back.tolist(), again) == ([1, -1, 0], ("1.5", "40"))
-    sets, single = relabelled(np.array([1, 0, -1]), ("a|b", "b"), "multilabel")
-    assert (sets.tolist(), single) == ([[0, 1], [1, 1], [-1, -1]], ("a", "b"))
-    for labels, task in ((classes, "multiclass"), (numbers, "regression")):
-        assert task_of(labels).name == task
-        assert task_of(labels).labels is kind_of(labels)
-    with pytest.raises(GraphError, match=r"labels have type .* pass an integer class"):
-        kind_of(np.zeros((2, 2, 2)))
