@@ -163,7 +163,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     Attributes
     ----------
     classes_ : the distinct values of y, sorted
-    coefficients_ : (hops + 1,) the filter in the model's basis; 1 of hop blocks and JacobiConv
+    coefficients_ : (hops + 1,) the filter in the model's basis; (hops + 1, m) of JacobiConv, and of
+        hop blocks the norms of the maps
     coef_ : (classes, features) the learned weights, Theta transposed; of hop blocks (classes,
         (hops + 1) features), hop 0 first, then those of every one of ``model_.parts_``; none of
         label propagation
@@ -309,7 +310,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
 
     Attributes
     ----------
-    coefficients_ : (hops + 1,) the filter in the model's basis; 1 of hop blocks and JacobiConv
+    coefficients_ : (hops + 1,) the filter in the model's basis; (hops + 1, m) of JacobiConv, and of
+        hop blocks the norms of the maps
     coef_ : (features,), of hop blocks ((hops + 1) features,), the learned weights in units of y
     model_ : the TrainedModel, with ``save``; its ``predict`` gives values
     history_ : loss, R^2 and mean absolute error per epoch

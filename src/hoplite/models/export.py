@@ -52,7 +52,8 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
             "one node do not tell; train it with standardize=False to export it."
         )
     maps, task = model.maps_, model.task
-    blocks, found = model.coefficients_[:, None, None] * maps, model.weights.get("bias")
+    scales = model._linear("Theta").hop_coefficients(model.weights)
+    blocks, found = scales[:, None, None] * maps, model.weights.get("bias")
     none = np.zeros(maps.shape[-1])
     bias = none if found is None else found
     blocks = blocks.reshape(-1, maps.shape[-1])

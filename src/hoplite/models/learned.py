@@ -189,6 +189,10 @@ class JacobiConv(LinearModel):
         """All 1, as the maps hold the filters."""
         return np.ones(self.config.hops + 1, weights["theta"].dtype)
 
+    def shown_coefficients(self, weights: Weights) -> np.ndarray:
+        """a: (k + 1, m)."""
+        return self.coefficients(weights)
+
 
 def check_channels(name: str, value: Any) -> str:
     """Operators with commas between them, none twice; nothing stands for the one ``operator``.
@@ -282,6 +286,10 @@ class HopBlocks(LinearModel):
 
     def hop_coefficients(self, weights: Weights) -> np.ndarray:
         return np.ones(self.blocks, weights["theta"].dtype)
+
+    def shown_coefficients(self, weights: Weights) -> np.ndarray:
+        """The norms ``||Theta_i||`` of the maps: (1 + P k,)."""
+        return np.sqrt(np.square(weights["theta"]).sum(axis=(1, 2)))
 
     def filters(self, weights: Weights) -> np.ndarray:
         raise ConfigError(

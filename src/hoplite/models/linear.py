@@ -244,6 +244,10 @@ class LinearModel(Model):
         """What hop i is multiplied with besides its map: (hops,)."""
         return self.all_coefficients(weights)
 
+    def shown_coefficients(self, weights: Weights) -> np.ndarray:
+        """What people see of the filter: (hops,), or (hops, m) if every class has its own."""
+        return self.hop_coefficients(weights)
+
     @classmethod
     def largest(cls, bound: float, config: ModelConfig) -> np.ndarray | None:
         """The largest ``|c_i|`` of all weights up to ``bound``: (k + 1,); None if not known."""

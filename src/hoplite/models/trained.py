@@ -145,10 +145,12 @@ class TrainedModel:
     def coefficients_(self) -> np.ndarray:
         """c_0 .. c_k in the model's basis; networks have none.
 
-        They are 1 for hop blocks and JacobiConv, whose filters are in :attr:`maps_`. With relations
-        or channels a row for each of :attr:`parts_`, (P, k + 1), all with the c_0 that they share.
+        Of JacobiConv (k + 1, m), those of every class. Hop blocks have a filter for every feature
+        and class, in :attr:`maps_`; here they have the norms ``||Theta_i||``, which tell how much
+        each hop weighs, as far as features of all hops are of one size. With relations or channels
+        a row for each of :attr:`parts_`, (P, k + 1), all with the c_0 that they share.
         """
-        values = np.array(self._linear("filter coefficients").hop_coefficients(self.weights))
+        values = np.array(self._linear("filter coefficients").shown_coefficients(self.weights))
         if not self.parts_:
             return values
         own = values[1:].reshape(len(self.parts_), -1)

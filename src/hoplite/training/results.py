@@ -35,6 +35,7 @@ from hoplite.models.pictures import (
     predicted_figure,
     reliability_figure,
 )
+from hoplite.models.settings import DEFAULT_MODEL
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.progress import training_bar, watched
@@ -47,7 +48,7 @@ from hoplite.training.folds import MAX_FOLDED, MIN_LABELS
 from hoplite.training.gain import GraphGain
 from hoplite.training.linear import plan_order
 from hoplite.training.runs import Run, TrainingProgress
-from hoplite.training.scoring import PROTOCOL, SCORED, ScoredRun, number
+from hoplite.training.scoring import PROTOCOL, SCORED, ScoredRun, comparable_loss, number
 from hoplite.training.sets import NodeSet, checked_weights, node_sets
 
 if TYPE_CHECKING:
@@ -60,6 +61,12 @@ RARE_SHARE = 0.5  # a class with less than this part of its even share of the no
 NO_HOPS = "0 hops"
 RARE_CLASS = 0.2  # of two: with a smaller share of the training nodes it has a threshold
 PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}  # of the candidate for tables
+GRAPH_CANDIDATES: dict[str, tuple[str | type, dict[str, Any]]] = {
+    "LGC": (DEFAULT_MODEL, {}),
+    "0 hops": ("blocks", {"hops": 0}),
+    "2 hops": ("blocks", {"hops": 2, "operator": "random_walk"}),
+    "PPR": ("ppr", PPR_OPTIONS),
+}
 PART_TITLES = {"val": "validation", "test": "test"}
 RESAMPLES, COVERED = 100, (5, 95)  # bootstrap samples, and percentiles of intervals
 
@@ -373,7 +380,7 @@ def _described(result: TrainingResult) -> Description:
     }
     if result.candidates:
         losses = [f"{name} {loss:.4g}" for name, loss in result.candidates.items()]
-        facts["out-of-fold loss"] = ", ".join(losses)
+        facts["compared by loss"] = ", ".join(losses)
     if result.graph_gain is not None:
         facts["does the graph help?"] = result.graph_gain.describe()
     diverged = sum(one.diverged for one in result.runs)
@@ -434,10 +441,12 @@ def train(
         A graph of another library, or a pair of frames, is converted as :func:`hoplite.open_data`
         does. For a store its own hops, operator and basis are the default, and dropout 0.
     model : str, such as "sgc" or "lgc"; all are in docs/models.md
-        Or a class of your own, see docs/your-own-model.md. If None, ``"lgc"``; for node and edge
-        tables ``"blocks"`` with ``operator="random_walk"`` and the logarithm of the degree as one
-        more feature, and 2 hops, or with folds as many of 0 to 2, or PPR, as has the lowest loss.
-        Labels of neighbours are added where they lower it.
+        Or a class of your own, see docs/your-own-model.md. If None, for node and edge tables
+        ``"blocks"`` with ``operator="random_walk"`` and the logarithm of the degree as one more
+        feature, and 2 hops, or with folds as many of 0 to 2, or PPR, as has the lowest loss. Labels
+        of neighbours are added where they lower it. For graphs ``"lgc"``; without any option, and
+        with up to 10,000 training nodes, LGC, PPR or hop blocks of 0 or 2 hops, whichever has the
+        lowest validation loss.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     test : False leaves the test nodes unread, as long as you compare settings
@@ -467,7 +476,10 @@ def train(
     if config.optimizer == "path" and asked["model"] is None and "hops" not in asked:
         judged, model, options = _compared(data, model, options, sets, chosen[0])
         model_config, _ = _resolve(data, model, options)
-    losses = {name: run.judged[1] for name, run in judged.items()}
+    elif asked["model"] is None and not options and data.stored is None:
+        judged, model, options = _compared_for_graphs(data, sets, chosen[0])
+        model_config, config = _resolve(data, model, options)
+    losses = {name: comparable_loss(run) for name, run in judged.items()}
     learned = _fitted_task(data, config, sets)
     title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
     log.info("training %s: %s", printable(title), data)
@@ -574,6 +586,23 @@ def _compared(
     judged[name] = _judged(data, model, cheap | labels, sets, seed)
     helps = judged[name].judged[1] < judged[base].judged[1]
     return judged, model, options | (labels if helps else {})
+
+
+def _compared_for_graphs(
+    data: NodeData, sets: Mapping[str, NodeSet], seed: int
+) -> tuple[dict[str, ScoredRun], str | type, dict[str, Any]]:
+    """The candidates for graphs as they were judged, and the model and options of the best.
+
+    LGC is best where labels are few and neighbours alike. Hop blocks and PPR have scaled columns,
+    and 0 hops are the features alone, where neighbours are unlike. Only LGC where many train.
+    """
+    if not MIN_LABELS <= len(data.split.train) <= MAX_FOLDED:
+        return {}, DEFAULT_MODEL, {}
+    skipped = {"PPR"} if data.relation_weights else set[str]()
+    candidates = {name: one for name, one in GRAPH_CANDIDATES.items() if name not in skipped}
+    judged = {name: _judged(data, *one, sets, seed) for name, one in candidates.items()}
+    best = min(judged, key=lambda name: comparable_loss(judged[name]))
+    return judged, *candidates[best]
 
 
 def _candidates(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 
 from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError, check_choice
+from hoplite.errors import ConfigError, HopliteWarning, check_choice
 from hoplite.graph import Graph
 from hoplite.models import LabelModel
 from hoplite.models.alignment import NodeIndex
@@ -21,6 +22,7 @@ from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.trained import CONFORMAL, SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
+from hoplite.tasks.evaluation import best_temperature
 from hoplite.training.runs import RunResult, at_best
 from hoplite.training.sets import NodeSet, union
 
@@ -268,6 +270,22 @@ def judge(task: Task, monitor: Metric, part: NodeSet, logits: np.ndarray) -> tup
         figures = task.measured(task.tally(values, targets))
         return float(figures[task.metrics.index(monitor)]), loss
     return task.figure(monitor.name, np.asarray(part.labels), logits), loss
+
+
+def comparable_loss(run: ScoredRun) -> float:
+    """The validation loss of a run; of classes, unless it was solved, after the best temperature.
+
+    Models that are trained in steps until the accuracy is best may be far too sure of themselves,
+    or not sure enough, which says nothing of their predictions. Infinity if it is not known.
+    """
+    found, solved = run.judged[1], run.model.training["optimizer"] == "path"
+    if run.task.exclusive and "val" in run.outputs and not solved:
+        labels, logits = run.outputs["val"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
+            logits = logits / best_temperature(labels, logits)
+        found = judge(run.task, LOSS, NodeSet(labels, labels), logits)[0]
+    return float(np.nan_to_num(found, nan=np.inf))
 
 
 def _measured(
