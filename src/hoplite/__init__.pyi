@@ -47,6 +47,16 @@ from hoplite.graph import (
     Graph as Graph,
     Split as Split,
 )
+from hoplite.graphs import (
+    GraphClassifier as GraphClassifier,
+    GraphModel as GraphModel,
+    GraphRegressor as GraphRegressor,
+    GraphSet as GraphSet,
+    explain_graph as explain_graph,
+    load_graphs as load_graphs,
+    train_graphs as train_graphs,
+    write_graphs as write_graphs,
+)
 from hoplite.io import load as load
 from hoplite.models import (
     ModelConfig as ModelConfig,

@@ -22,6 +22,7 @@ from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint
 EMBEDDED = ("cora", "citeseer", "pubmed")
 REDDIT, REDDIT_LIKE = "reddit", "reddit-like"
 NAMES = (*EMBEDDED, REDDIT, REDDIT_LIKE)  # of datasets
+FAMILIES = ("hops", "pool", "colours", "fourier")  # models of whole graphs
 OPTIMIZERS = ("adam", "lbfgs", "path")
 PRESETS = ("default", "paper")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")

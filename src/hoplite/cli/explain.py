@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
-from hoplite.cli import console, options
+from hoplite.cli import console, graphs, options
 from hoplite.errors import HopliteError
 from hoplite.progress import steps_bar
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:  # importing them takes time
 def explain(
     model_dir: options.ModelFolder,
     dataset: options.Dataset,
-    node: list[str] = Option(
-        help="Id of a node, or its index if the data has no ids; several: A B C."
+    node: list[str] | None = Option(
+        None, help="Id of a node, or its index if the data has no ids; several: A B C."
     ),
     more_nodes: list[str] | None = Argument(
         None, metavar="[NODE]...", help="More nodes to explain."
     ),
+    graph: str | None = Option(None, help="Id of a graph, for a model of graphs."),
     class_: str | None = Option(
         None, "--class", help="Class to explain; the predicted one if left out."
     ),
@@ -56,7 +57,14 @@ def explain(
     the node itself. DATASET may be a hop store, which is read
     piece by piece.
     """
-    nodes = [*node, *(more_nodes or ())]
+    nodes = [*(node or ()), *(more_nodes or ())]
+    if graph is not None:
+        if out is not None:
+            options.check_page(out, overwrite=overwrite)
+        graphs.check_graph(options.load_model(model_dir, own_class), graph, node)
+        more = {"class_": class_, "against": against, "alone": alone, "top": top, "out": out}
+        graphs.explain(model_dir, dataset, reading, graph, json=json, **more)
+        return
     if out is not None:
         for place in range(len(nodes)):
             options.check_page(_page(out, place, len(nodes)), overwrite=overwrite)
@@ -69,6 +77,7 @@ def explain(
     from hoplite.explain.rendering import terminal_explanation
 
     model = options.load_model(model_dir, own_class)
+    graphs.check_graph(model, graph, node)
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)

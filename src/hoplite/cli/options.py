@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from hoplite.config import NAMES, TABLE_FORMATS
+from hoplite.config import FAMILIES, NAMES, TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteError, check_choice
 from hoplite.models import MODELS, all_settings, find_model, model_defaults, models_with
 from hoplite.models.settings import AUTO, DEFAULT_MODEL
@@ -180,7 +180,7 @@ def register_named_model(words: Sequence[str]) -> None:
     for word, following in itertools.pairwise([*words, ""]):
         option, _, value = word.partition("=")
         value = value or following
-        if option != "--model" or not value or value in (*MODELS, AUTO):
+        if option != "--model" or not value or value in (*MODELS, *FAMILIES, AUTO):
             continue
         if ":" in value:
             sys.path.append(str(Path.cwd()))

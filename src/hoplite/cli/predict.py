@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Option
 
-from hoplite.cli import console, options
+from hoplite.cli import console, graphs, options
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, plural
 from hoplite.progress import steps_bar
@@ -76,6 +76,7 @@ def predict(
         raise ConfigError("requires --sets, such as --sets 0.9.", "by_class")
     options.check_new(out, overwrite=overwrite)
     from hoplite import open_data  # only now, as importing it takes time
+    from hoplite.graphs.model import is_graph_model
     from hoplite.predictions import (
         Order,
         class_columns,
@@ -87,7 +88,14 @@ def predict(
 
     model = options.load_model(model_dir, own_class)
     reading, new = {"prepare": model, **options.without_none(reading)}, None
-    if add is None:
+    of_graphs = is_graph_model(model)
+    if of_graphs and add is not None:
+        raise ConfigError(
+            "requires a model of nodes; new graphs are a DATASET of their own.", "add"
+        )
+    if of_graphs:
+        model, data = graphs.opened(model_dir, dataset, reading)
+    elif add is None:
         data = open_data(dataset, **reading)
     else:
         data, new = open_extended(dataset, add, **reading)
@@ -107,11 +115,15 @@ def predict(
 
         def counted() -> Iterator[Columns]:
             for batch in batches:
+                if of_graphs:
+                    del batch["neighbours"]
                 tally.add(batch, model)
                 yield batch
 
         written = write_table(counted(), out, order)
-    summary: dict[str, Any] = {"out": str(out), "nodes": tally.rows, "predicted": tally.summary()}
+    what = "graph" if of_graphs else "node"
+    summary: dict[str, Any] = {"out": str(out), f"{what}s": tally.rows}
+    summary["predicted"] = tally.summary()
     if written < tally.rows:
         summary["rows"] = written
     if tally.isolated is not None:
@@ -124,8 +136,8 @@ def predict(
         console.print_json(summary)
         return
     rows = [[name, f"{value:,.6g}"] for name, value in summary["predicted"].items()]
-    columns = ["label", "nodes"] if tally.classes else ["", "value"]
-    console.print_table(f"{data.name}: predictions of {plural(tally.rows, 'node')}", columns, rows)
+    columns = ["label", f"{what}s"] if tally.classes else ["", "value"]
+    console.print_table(f"{data.name}: predictions of {plural(tally.rows, what)}", columns, rows)
     if tally.set_sizes:
         sizes = tally.set_sizes
         mean = sum(size * count for size, count in sizes.items()) / max(tally.rows, 1)
@@ -136,7 +148,7 @@ def predict(
         )
     console.print_line(f"Table: {out}")
     if written < tally.rows:
-        console.print_line(f"It has the first {plural(written, 'node')} by {order.column}")
+        console.print_line(f"It has the first {plural(written, what)} by {order.column}")
     if tally.isolated:
         note = isolated_note(model, tally.isolated, tally.rows)
         console.print_line(note[0].upper() + note[1:])

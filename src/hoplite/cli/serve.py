@@ -6,7 +6,7 @@ from typing import Any
 
 from typer import Option
 
-from hoplite.cli import console, options
+from hoplite.cli import console, graphs, options
 from hoplite.progress import steps_bar
 
 
@@ -36,13 +36,17 @@ def serve(
     check_libraries()
     from hoplite import open_data  # only now, as importing it takes time
     from hoplite.engine.backend import set_num_threads
+    from hoplite.graphs.model import is_graph_model
     from hoplite.serve.answers import Answers
     from hoplite.serve.app import address, is_loopback, listen, make_app, run
 
     bound = listen(host, port)  # first, as all else takes longer
     with bound:
         model = options.load_model(model_dir, own_class)
-        data = open_data(dataset, prepare=model, **options.without_none(reading))
+        if is_graph_model(model):
+            model, data = graphs.opened(model_dir, dataset, reading)
+        else:
+            data = open_data(dataset, prepare=model, **options.without_none(reading))
         with steps_bar(f"prepare {data.name}") as report:
             answers = Answers(model, data, memory=memory, progress=report)
         set_num_threads(1)  # of the engine; requests have threads of their own

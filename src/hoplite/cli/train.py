@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Option
 
-from hoplite.cli import console, options
+from hoplite.cli import console, graphs, options
 from hoplite.errors import ConfigError, HopliteError, plural
 from hoplite.formatting import number
 from hoplite.models import check_default_options, split_options
@@ -45,6 +45,15 @@ def train(
         help="Score the test nodes, or leave them unread.",
         rich_help_panel="Output",
     ),
+    depth: int | None = Option(
+        None, help="Of colours: rounds of refinement.", rich_help_panel="Graphs"
+    ),
+    structure: str | None = Option(
+        None, help="Degrees as features of nodes: auto, none or add.", rich_help_panel="Graphs"
+    ),
+    frequency: float | None = Option(
+        None, help="Of fourier: scale of the random weights.", rich_help_panel="Graphs"
+    ),
     out: Path | None = Option(None, help="Folder for the trained model."),
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -52,9 +61,19 @@ def train(
 ) -> None:
     """Train a model on DATASET and score it on the test nodes.
 
+    A set of graphs has models of its own: hops, pool, colours, fourier, or auto by default.
+
     Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --weight-decay 5e-4 --dropout 0.5
     """
     reading, settings = options.split_settings(settings)
+    of_graphs = {"depth": depth, "structure": structure, "frequency": frequency}
+    of_graphs = options.without_none(of_graphs)
+    if graphs.is_set(dataset, reading):
+        more = {"test": test, "out": out, "overwrite": overwrite, "json": json}
+        graphs.train(dataset, model, reading, settings | of_graphs, **more)
+        return
+    for option in of_graphs:
+        raise ConfigError("requires a set of graphs.", option)
     only = {"memory": memory, "cluster": cluster} if model == AUTO else {}
     only |= {"no_test": True} if model == AUTO and not test else {}
     only |= {} if model == AUTO else {"budget": budget, "trials": trials}

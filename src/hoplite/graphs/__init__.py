@@ -1,14 +1,20 @@
 """Whole graphs: sets of them, features, models, predictions and explanations."""
 
+from hoplite.graphs.estimators import GraphClassifier, GraphRegressor
+from hoplite.graphs.explanation import GraphExplanation, explain_graph
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.model import GraphModel
 from hoplite.graphs.reading import is_graph_set, load_graphs, write_graphs
 from hoplite.graphs.training import GraphResult, train_graphs
 
 __all__ = [
+    "GraphClassifier",
+    "GraphExplanation",
     "GraphModel",
+    "GraphRegressor",
     "GraphResult",
     "GraphSet",
+    "explain_graph",
     "is_graph_set",
     "load_graphs",
     "train_graphs",

@@ -140,6 +140,11 @@ class GraphSet(Described):
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def __getitem__(self, index: int) -> Graph:
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self.graph(int(index) % len(self))
+
     @property
     def num_nodes(self) -> int:
         """n, of all graphs."""

@@ -185,5 +185,5 @@ def is_graph_model(model: TrainedModel) -> bool:
 def _array(values: list[Any]) -> np.ndarray:
     if values and isinstance(values[0], str):
         return np.array([int(word, 16) for word in values], np.uint64)
-    array = np.array(values)
-    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    floats = any(isinstance(value, float) for value in values)
+    return np.array(values, np.float64 if floats else np.int64)

@@ -1,0 +1,130 @@
+"""What the commands do where DATASET is a set of graphs, or a model is one of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hoplite.cli import console, options
+from hoplite.errors import ConfigError, HopliteError
+from hoplite.files import atomic_write_text
+from hoplite.progress import steps_bar
+
+if TYPE_CHECKING:  # importing them takes time
+    from hoplite.graph import Graph
+    from hoplite.graphs import GraphModel, GraphSet
+    from hoplite.models.trained import TrainedModel
+
+TASK = "graphs"  # of --task
+
+
+def is_set(dataset: str, reading: dict[str, Any]) -> bool:
+    """Whether DATASET is a set of graphs, or ``--task graphs`` says so, which is then removed."""
+    if reading.get("task") == TASK:
+        del reading["task"]
+        return True
+    if not Path(dataset).exists():
+        return False
+    from hoplite.graphs import is_graph_set  # only now, as importing it takes time
+
+    return is_graph_set(dataset)
+
+
+def train(
+    dataset: str,
+    model: str | None,
+    reading: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    *,
+    test: bool,
+    out: Path | None,
+    overwrite: bool,
+    json: bool,
+) -> None:
+    """Train on a set of graphs, print the scores and keep the model."""
+    from hoplite.graphs import load_graphs, train_graphs
+    from hoplite.models.saved import check_target
+
+    if out is not None:
+        check_target(out, overwrite=overwrite)
+    data = load_graphs(dataset, **reading)
+    with steps_bar(f"{data.name} {model or 'auto'}") as progress:
+        result = train_graphs(data, model, test=test, progress=progress, **settings)
+    summary, failure = result.summary(), None
+    if out is not None:
+        try:
+            result.model.save(out, overwrite=overwrite, result=summary)
+            summary["out"] = str(out)
+        except HopliteError as error:  # a full disk must not take the scores with it
+            failure = error
+            summary["error"] = str(error)
+    if json:
+        console.print_json(summary)
+    else:
+        console.print_line(repr(result.graphs))
+        console.print_description(result._describe())
+        console.print_line(f"Model: {result.model!r}" + ("" if out is None else f" in {out}"))
+        if out is None:
+            console.print_note("Note: nothing was kept; --out FOLDER keeps the model.")
+    console.report_and_fail(failure)
+
+
+def load(model_dir: Path, dataset: str, reading: Mapping[str, Any]) -> tuple[GraphModel, GraphSet]:
+    """A model of graphs and a set of them, prepared as those of its training were."""
+    from hoplite.graphs import GraphModel, load_graphs
+
+    model = GraphModel.load(model_dir)
+    known = {name: value for name, value in reading.items() if name != "prepare"}
+    prepare = {"prepare": model} if model.preparation is not None else {}
+    return model, load_graphs(dataset, **prepare, **options.without_none(known))
+
+
+def opened(model_dir: Path, dataset: str, reading: Mapping[str, Any]) -> tuple[TrainedModel, Graph]:
+    """The linear map of a model, and the rows of all graphs as nodes without edges."""
+    model, graphs = load(model_dir, dataset, reading)
+    return model.head, model.pooled(graphs)
+
+
+def explain(
+    model_dir: Path,
+    dataset: str,
+    reading: Mapping[str, Any],
+    graph: str,
+    *,
+    class_: str | None,
+    against: str | None,
+    alone: bool,
+    top: int,
+    out: Path | None,
+    json: bool,
+) -> None:
+    """Explain the prediction for one graph; ``out`` is an HTML page with a picture of it."""
+    from hoplite.graphs.explanation import explain_graph
+
+    model, graphs = load(model_dir, dataset, reading)
+    values = explain_graph(model, graphs, graph, class_, against=against, alone=alone)
+    if out is not None:
+        atomic_write_text(out, values.page())
+    if json:
+        console.print_json(values.to_dict(top) | {"out": None if out is None else str(out)})
+        return
+    described = values.describe(top)
+    console.print_line(described.title)
+    for name, text in described.facts.items():
+        console.print_line(f"{name}: {text}")
+    console.print_description(described)
+    if out is not None:
+        console.print_line(f"Page: {out}")
+
+
+def check_graph(model: TrainedModel, graph: str | None, node: list[str] | None) -> None:
+    """ConfigError unless ``--graph`` goes with a model of graphs, and ``--node`` with others."""
+    from hoplite.graphs.model import is_graph_model
+
+    if is_graph_model(model) and graph is None:
+        raise ConfigError("is a model of graphs; name one of them with --graph.", "model_dir")
+    if not is_graph_model(model) and graph is not None:
+        raise ConfigError("requires a model of graphs; use --node.", "graph")
+    if graph is None and not node:
+        raise ConfigError("is missing; name a node.", "node")

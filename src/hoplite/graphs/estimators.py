@@ -1,0 +1,112 @@
+"""Estimators of whole graphs, for pipelines and searches of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from hoplite.graph import Split
+from hoplite.graphs.graph_set import GraphSet
+from hoplite.graphs.reading import load_graphs
+from hoplite.graphs.training import AUTO, train_graphs
+
+OWN = ("hops", "operator", "structure", "profile_bins", "depth", "frequency", "count")
+
+
+class _GraphEstimator(BaseEstimator):
+    """What both share; settings that are None have the default of the family."""
+
+    def __init__(
+        self,
+        model: str = AUTO,
+        *,
+        hops: int | None = None,
+        operator: str | None = None,
+        structure: str | None = None,
+        profile_bins: int | None = None,
+        depth: int | None = None,
+        frequency: float | None = None,
+        count: int | None = None,
+        folds: int = 5,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.model, self.folds, self.options = model, folds, options
+        self.hops, self.operator, self.structure = hops, operator, structure
+        self.profile_bins, self.depth = profile_bins, depth
+        self.frequency, self.count = frequency, count
+
+    def _fit(self, graphs: Any, labels: np.ndarray, names: list[str] | None) -> None:
+        data = load_graphs(graphs).with_labels(labels, names)
+        data = data.with_split(Split(np.arange(len(data))))
+        own = {name: getattr(self, name) for name in OWN if getattr(self, name) is not None}
+        chosen: dict[str, Any] = {"folds": self.folds} | own | dict(self.options or {})
+        self.result_ = train_graphs(data, self.model, **chosen)
+        self.model_ = self.result_.model
+
+    def _data(self, graphs: Any) -> GraphSet:
+        check_is_fitted(self, "model_")
+        return load_graphs(graphs, prepare=self.model_)
+
+    def decision_function(self, graphs: Any) -> np.ndarray:
+        """Logits: (G, m)."""
+        return self.model_.logits(self._data(graphs))
+
+
+class GraphClassifier(ClassifierMixin, _GraphEstimator):
+    """Classify whole graphs; see :func:`hoplite.graphs.train_graphs`.
+
+    Parameters
+    ----------
+    model : {"auto", "hops", "pool", "colours", "fourier"}, default "auto"
+    hops, operator, structure, profile_bins, depth, frequency, count : optional
+        Settings of the family, see :mod:`hoplite.graphs.pooling`.
+    folds : int, default 5
+        Of the graphs that ``fit`` is given; they choose the penalty and, with auto, the family.
+    options : dict, optional
+        Further settings of training, such as ``{"class_weight": "balanced"}``.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    model_ : GraphModel
+    result_ : GraphResult
+
+    ``fit`` takes a GraphSet, or what :func:`hoplite.graphs.load_graphs` takes, such as a list of
+    NetworkX graphs, and a label for each. Rows of 0 and 1 are several labels.
+    """
+
+    def fit(self, graphs: Any, y: Any) -> GraphClassifier:
+        """Train on graphs with the labels ``y``."""
+        labels = np.asarray(y)
+        if labels.ndim == 2:
+            self.classes_ = np.arange(labels.shape[1])
+            self._fit(graphs, labels, None)
+            return self
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self._fit(graphs, codes, [str(one) for one in self.classes_])
+        return self
+
+    def predict_proba(self, graphs: Any) -> np.ndarray:
+        """Probabilities, a column for each of ``classes_``: (G, m)."""
+        return self.model_.predict_proba(self._data(graphs))
+
+    def predict(self, graphs: Any) -> np.ndarray:
+        """The class of each graph: (G,); of several labels 0 and 1: (G, m)."""
+        found = self.model_.predict(self._data(graphs))
+        return found if found.ndim == 2 else self.classes_[found]
+
+
+class GraphRegressor(RegressorMixin, _GraphEstimator):
+    """Predict a number for whole graphs; parameters as for :class:`GraphClassifier`."""
+
+    def fit(self, graphs: Any, y: Any) -> GraphRegressor:
+        """Train on graphs with the numbers ``y``."""
+        self._fit(graphs, np.asarray(y, np.float64), None)
+        return self
+
+    def predict(self, graphs: Any) -> np.ndarray:
+        """The number of each graph: (G,)."""
+        return self.model_.predict(self._data(graphs))

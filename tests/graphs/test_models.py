@@ -1,0 +1,194 @@
+"""Training, saving, explaining and estimating whole graphs, in Python and on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from typer.testing import CliRunner
+
+from hoplite import GraphClassifier, GraphModel, GraphRegressor, config
+from hoplite.cli import app
+from hoplite.errors import ConfigError, GraphError, ModelFileError
+from hoplite.graph import Split
+from hoplite.graphs import GraphSet, explain_graph, load_graphs, train_graphs, write_graphs
+from hoplite.graphs.pooling import FAMILIES
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "hops": {"hops": 2, "structure": "add", "operator": "renormalized"},
+    "pool": {"hops": 1, "profile_bins": 1, "structure": "add"},
+    "colours": {"depth": 2},
+    "fourier": {"hops": 1, "count": 32},
+}
+TU = Path(os.environ.get("HOPLITE_TU", "tu"))
+
+
+@pytest.fixture(scope="module")
+def models(small: GraphSet) -> dict[str, GraphModel]:
+    return {name: train_graphs(small, name, **own).model for name, own in OPTIONS.items()}
+
+
+def test_names_of_families_are_those_of_the_command_line() -> None:
+    assert tuple(FAMILIES) == config.FAMILIES
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_parts_add_up_to_the_logit(
+    small: GraphSet, models: dict[str, GraphModel], name: str
+) -> None:
+    logits = models[name].logits(small)
+    for g in range(0, len(small), 7):
+        alone = explain_graph(models[name], small, g, "dense", alone=True)
+        assert alone.logit == pytest.approx(logits[g, 1], abs=1e-5)
+        assert abs(alone.residual) < 1e-5
+        lead = explain_graph(models[name], small, g)
+        assert abs(lead.logit) == pytest.approx(abs(logits[g, 1] - logits[g, 0]), abs=1e-5)
+        assert abs(lead.residual) < 1e-5
+        if name != "pool":
+            assert lead.parts is not None
+            assert lead.parts.shape[1] == small.sizes[g]
+
+
+@pytest.mark.skipif(not (TU / "NCI1.npz").exists(), reason="HOPLITE_TU is not set")
+@pytest.mark.parametrize("name", ["PROTEINS", "NCI1"])
+@pytest.mark.parametrize("family", ["hops", "colours"])
+def test_parts_add_up_on_every_test_graph_of_public_sets(name: str, family: str) -> None:
+    graphs = load_graphs(TU / f"{name}.npz", split=0)
+    model = train_graphs(graphs, family, test=False).model
+    test = graphs.select(graphs.table.split.test)
+    logits = model.logits(test)
+    for g in range(len(test)):
+        found = explain_graph(model, test, g, model.class_names[1], alone=True)
+        assert found.logit == pytest.approx(logits[g, 1], abs=1e-5)
+        assert abs(found.residual) < 1e-5
+
+
+def test_names_are_escaped_in_pictures(small: GraphSet, models: dict[str, GraphModel]) -> None:
+    ids = ["<script>"] + [f"n{i}" for i in range(1, small.num_nodes)]
+    named = dataclasses.replace(small, node_ids=ids)
+    page = explain_graph(models["hops"], named, 0).page()
+    assert "<script>" not in page
+    assert page.count("<circle") == small.sizes[0]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_saved_models_predict_the_same(
+    small: GraphSet, models: dict[str, GraphModel], name: str, tmp_path: Path
+) -> None:
+    models[name].save(tmp_path / "model")
+    again = GraphModel.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.logits(small), models[name].logits(small))
+    assert again.pooling.settings == models[name].pooling.settings
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"family": "colours"', '"family": "os"'), ('"depth": 2', '"depth": -1'),
+     ('"tags": [', '"tags": [99,'), ('"num_features": 5', '"num_features": "x"')],
+)  # fmt: skip
+def test_damaged_models_are_refused(
+    models: dict[str, GraphModel], tmp_path: Path, old: str, new: str
+) -> None:
+    models["colours"].save(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    text = json.dumps(json.loads(path.read_text(encoding="utf-8")))
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises((ModelFileError, ConfigError)):
+        GraphModel.load(tmp_path / "model")
+
+
+def test_auto_takes_the_lowest_validation_loss(small: GraphSet) -> None:
+    grid = [{"model": "colours", "depth": [0, 1]}, {"model": "pool", "hops": [1]}]
+    result = train_graphs(small, grid=grid)
+    losses = [one.loss for one in result.candidates]
+    assert losses == sorted(losses)
+    assert len(losses) == 3
+    assert result.model.pooling.name == result.candidates[0].family
+    assert result.test_accuracy > 0.7
+    assert result.summary()["candidates"]
+
+
+def test_regression_and_several_labels(small: GraphSet) -> None:
+    edges = np.array([small.graph(g).num_edges for g in range(len(small))], float)
+    numbers = small.with_labels(edges).with_split(small.table.split)
+    result = train_graphs(numbers, "hops", structure="add")
+    assert result.metrics("test")["r2"].mean > 0.9
+    many = np.column_stack([edges > 5, small.sizes > 6]).astype(int)
+    both = small.with_labels(many).with_split(small.table.split)
+    result = train_graphs(both, "hops", structure="add")
+    assert result.model.predict(both).shape == (60, 2)
+
+
+def test_options_are_checked(small: GraphSet) -> None:
+    wrong: dict[str, dict[str, Any]] = {"colours": {"hops": 3}, "hops": {"dept": 1}}
+    wrong["auto"] = {"x": 1}
+    for name, options in wrong.items():
+        with pytest.raises(ConfigError):
+            train_graphs(small, name, **options)
+    with pytest.raises(ConfigError, match="model"):
+        train_graphs(small, "hop")
+    other = dataclasses.replace(small, features=small.features[:, :3])
+    model = train_graphs(small, "hops").model
+    with pytest.raises(GraphError, match="features"):
+        model.logits(other)
+
+
+def test_estimators(small: GraphSet) -> None:
+    labels = np.array(["sparse", "dense"])[small.table.labels]
+    scores = cross_val_score(GraphClassifier("pool", hops=1, structure="add"), small, labels, cv=3)
+    assert scores.mean() > 0.75
+    search = GridSearchCV(GraphClassifier("colours", folds=3), {"depth": [0, 1]}, cv=2)
+    search.fit([small[g] for g in range(len(small))], labels)
+    assert set(search.predict(small)) <= {"sparse", "dense"}
+    fitted = GraphClassifier("hops", hops=1).fit(small, labels)
+    np.testing.assert_allclose(fitted.predict_proba(small).sum(axis=1), 1)
+    assert GraphRegressor("hops", structure="add").fit(small, small.sizes).score(
+        small, small.sizes
+    ) > 0.9  # fmt: skip
+
+
+def test_commands(small: GraphSet, tmp_path: Path) -> None:
+    ids = [f"g{i}" for i in range(len(small))]
+    data = str(tmp_path / "small.npz")
+    write_graphs(data, dataclasses.replace(small, graph_ids=ids))
+
+    def run(*words: str) -> str:
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    model, table = str(tmp_path / "model"), tmp_path / "table.csv"
+    words = ("--model", "colours", "--depth", "1", "--task", "graphs", "--json")
+    summary = json.loads(run("train", data, "--out", model, *words))
+    assert summary["model"] == "colours"
+    assert summary["graphs"] == 60
+    run("predict", model, data, "--out", str(table), "--proba")
+    lines = table.read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("id,predicted,probability")
+    assert len(lines) == 61
+    page = tmp_path / "page.html"
+    words = ("--graph", "g3", "--out", str(page), "--json")
+    found = json.loads(run("explain", model, data, *words))
+    assert found["graph"] == "g3"
+    assert abs(found["residual"]) < 1e-5
+    assert "<svg" in page.read_text(encoding="utf-8")
+    assert "By node" in run("explain", model, data, "--graph", "g3")
+    for wrong in (("explain", model, data, "--node", "3"), ("train", "cora", "--depth", "1")):
+        assert CliRunner().invoke(app, wrong).exit_code != 0
+
+
+def test_a_server_answers_about_graphs(small: GraphSet, models: dict[str, GraphModel]) -> None:
+    pytest.importorskip("fastapi")
+    from hoplite.serve.answers import Answers
+
+    ids = [f"g{i}" for i in range(len(small))]
+    graphs = dataclasses.replace(small, graph_ids=ids, split=Split())
+    answers = Answers(models["colours"].head, models["colours"].pooled(graphs))
+    assert answers is not None
