@@ -102,19 +102,24 @@ class WeightsFirst(Order):
     def evaluate(
         self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
     ) -> Evaluation:
-        source, maps = self._source, filter.maps
-        if filter.coefficients is None:  # Z_0 .. Z_k side by side
-            maps = np.ascontiguousarray(maps.swapaxes(0, 1)).reshape(maps.shape[1], -1)
-        signal = source.features.drop_outputs(source.features.times(maps, dropout), dropout)
-        if filter.coefficients is None:
-            blocks = signal.reshape(len(signal), *filter.maps.shape[::2]).swapaxes(0, 1)
-            values = source.sum_blocks(np.ascontiguousarray(blocks))
-            gradient = partial(self._blocks_gradient, filter, dropout)
-        else:
+        source, features, maps = self._source, self._source.features, filter.maps
+        if filter.coefficients is not None:
+            signal = features.drop_outputs(features.times(maps, dropout), dropout)
             scales = repeated(filter.coefficients, signal)
             values = source.combine(signal, scales)
             gradient = partial(self._gradient, filter, signal, scales, dropout)
-        return Evaluation(self._pick(values), gradient)
+            return Evaluation(self._pick(values), gradient)
+        hops, d, m = maps.shape
+        blocks = np.empty((hops, source.num_nodes, m), source.dtype)  # X~ Theta_i
+        if dropout is None:
+            for theta, out in zip(maps, blocks, strict=True):
+                features.times(theta, out=out)
+        else:  # side by side: one mask for all
+            wide = np.ascontiguousarray(maps.swapaxes(0, 1)).reshape(d, -1)
+            wide = features.drop_outputs(features.times(wide, dropout), dropout)
+            blocks[...] = wide.reshape(-1, hops, m).swapaxes(0, 1)
+        gradient = partial(self._blocks_gradient, filter, dropout)
+        return Evaluation(self._pick(source.sum_blocks(blocks)), gradient)
 
     def evaluate_twice(self, filter: Filter, dropout: Dropout) -> tuple[Evaluation, np.ndarray]:
         """The evaluation under dropout, and the signal without it, in one pass over M.
@@ -155,6 +160,8 @@ class WeightsFirst(Order):
     ) -> FilterGradient:
         source, (hops, d, m) = self._source, filter.maps.shape
         by_hop = source.sum_blocks_adjoint(self._spread(gradient))
+        if dropout is None:
+            return FilterGradient(np.stack([*map(source.features.transposed_times, by_hop)]))
         wide = np.ascontiguousarray(by_hop.swapaxes(0, 1)).reshape(-1, hops * m)
         wide = source.features.drop_outputs(wide, dropout)
         by_map = source.features.transposed_times(wide, dropout)

@@ -150,6 +150,8 @@ def class_figure(
     if name in CURVES:
         classes = np.arange(probabilities.shape[1]) if positive is None else np.array([positive])
         return mean_curve(name, labels[:, None] == classes, probabilities[:, classes])
+    if name == "accuracy":
+        return float(np.mean(labels == predicted))
     names = [str(c) for c in range(probabilities.shape[1])]
     return evaluate_classes(labels, probabilities, predicted, names, positive)[name]
 

@@ -474,7 +474,8 @@ def train(
         del sets["test"]
     chosen, judged = as_seeds(seeds), {}
     if config.optimizer == "path" and asked["model"] is None and "hops" not in asked:
-        judged, model, options = _compared(data, model, options, sets, chosen[0])
+        features = opened if len(sets["train"]) > MAX_FOLDED else data
+        judged, model, options = _compared(features, model, options, sets, chosen[0])
         model_config, _ = _resolve(data, model, options)
     elif asked["model"] is None and not options and data.stored is None:
         judged, model, options = _compared_for_graphs(data, sets, chosen[0])
@@ -484,12 +485,13 @@ def train(
     title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
     log.info("training %s: %s", printable(title), data)
     with watched(progress, training_bar, title) as report:
-        runs = _fit(
+        runs = fit(
             data,
             model_config,
             [Run(config, seed) for seed in chosen],
             sets,
             learned,
+            **_names(data, learned),
             memory=memory,
             cluster=cluster,
             record_test=record_test,
@@ -498,11 +500,11 @@ def train(
     config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
     gain = None
     if is_tables(opened):
-        judged.pop(NO_HOPS, None)
-        many = len(sets["train"]) > MAX_FOLDED  # of whom features alone were judged
+        alone = judged.pop(NO_HOPS, None)
+        many = len(sets["train"]) > MAX_FOLDED  # of whom only features alone were judged
         others = [] if many else [*judged.values()]
         best = min(others, key=lambda run: run.judged[1], default=runs[0])
-        gain = _graph_gain(opened, best, config, sets)
+        gain = _graph_gain(opened, best, config, sets, alone if many else None)
     result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses, gain)
     log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
@@ -511,27 +513,11 @@ def train(
     return result
 
 
-def _fit(
-    data: NodeData,
-    config: ModelConfig,
-    runs: Sequence[Run],
-    sets: dict[str, NodeSet],
-    task: Task,
-    **options: Any,
-) -> list[ScoredRun]:
-    """:func:`fit`, with the names of the outputs of ``data``."""
+def _names(data: NodeData, task: Task) -> dict[str, Any]:
+    """What :func:`fit` needs to know of the outputs of ``data``."""
     outputs = task.outputs(data.labels, data.class_names)
-    return fit(
-        data,
-        config,
-        runs,
-        sets,
-        task,
-        names=task.output_names(data.class_names) or [str(c) for c in range(outputs)],
-        class_texts=data.class_names,
-        split=data.split,
-        **options,
-    )
+    names = task.output_names(data.class_names) or [str(c) for c in range(outputs)]
+    return {"names": names, "class_texts": data.class_names, "split": data.split}
 
 
 def _fitted_task(data: NodeData, config: TrainingConfig, sets: Mapping[str, NodeSet]) -> Task:
@@ -551,9 +537,8 @@ def _judged(
     config = dataclasses.replace(config, refit=False)
     parts = {name: part for name, part in sets.items() if name != "test"}
     task, run = _fitted_task(data, config, sets), Run(config, seed)
-    return _fit(
-        data, model_config, [run], parts, task, score=("val",), quiet=True, final=False
-    )[0]  # fmt: skip
+    options = _names(data, task) | {"score": ("val",), "quiet": True, "final": False}
+    return fit(data, model_config, [run], parts, task, **options)[0]
 
 
 def _compared(
@@ -566,7 +551,8 @@ def _compared(
     """The candidates for tables as they were judged, and the model and options of the best.
 
     The best of :func:`_candidates` is judged with the labels of neighbours, too. Beyond 10,000
-    training nodes the features alone are judged with and without them, which is much cheaper.
+    training nodes the features alone are judged with and without them, which is much cheaper; then
+    ``data`` has no column for the degree.
     """
     candidates = _candidates(data, model, options)
     judged = {name: _judged(data, *one, sets, seed) for name, one in candidates.items()}
@@ -625,18 +611,25 @@ def _candidates(
 
 
 def _graph_gain(
-    data: NodeData, best: ScoredRun, config: TrainingConfig, sets: Mapping[str, NodeSet]
+    data: NodeData,
+    best: ScoredRun,
+    config: TrainingConfig,
+    sets: Mapping[str, NodeSet],
+    alone: ScoredRun | None,
 ) -> GraphGain | None:
     """What the graph adds to the features of ``data`` in the run ``best``.
 
-    None for a model without hops, or if no node was judged.
+    ``alone`` is a run on the features, trained here if it is None. The result is None for a model
+    without hops, or if no node was judged.
     """
     config_of = best.model.config
-    alone = getattr(config_of, "hops", 1) == 0 and not config_of.neighbour_labels
-    if alone or "val" not in best.outputs:
+    no_edges = getattr(config_of, "hops", 1) == 0 and not config_of.neighbour_labels
+    if no_edges or "val" not in best.outputs:
         return None
-    options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
-    return GraphGain.of(_judged(data, HopBlocks, options, sets, best.seed), best)
+    if alone is None:
+        options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
+        alone = _judged(data, HopBlocks, options, sets, best.seed)
+    return GraphGain.of(alone, best)
 
 
 def _check_store_options(data: NodeData, **options: Any) -> None:
