@@ -24,7 +24,7 @@ REDDIT, REDDIT_LIKE = "reddit", "reddit-like"
 NAMES = (*EMBEDDED, REDDIT, REDDIT_LIKE)  # of datasets
 FAMILIES = ("hops", "pool", "colours", "fourier")  # models of whole graphs
 OPTIMIZERS = ("adam", "lbfgs", "path")
-PRESETS = ("default", "paper")
+PRESETS = ("default", "paper", "authors")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
 LOSSES = ("auto", "squared", "huber")
 TIES = ("loss", "first")
@@ -169,9 +169,10 @@ class TrainingConfig(Checked):
         Adam as in the paper, or full-batch L-BFGS (one epoch is one call of up to 20 iterations),
         or a path of penalties, each solved to its optimum (one epoch is one penalty), for models
         that are linear in their weights; see :mod:`hoplite.training.path`.
-    preset : {"default", "paper"}
+    preset : {"default", "paper", "authors"}
         Which values the settings have that are not given: the best known ones, or those of the
-        paper's experiments: Adam with dropout for every model.
+        paper's experiments: Adam with dropout for every model; or those of the model's own authors,
+        for JacobiConv.
     epochs, patience : int
         Maximum number of epochs; stop after ``patience`` epochs without a better one.
     monitor : {"auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae"}
@@ -250,7 +251,10 @@ class TrainingConfig(Checked):
         group="Training",
     )
     preset: str = choice_setting(
-        "default", "default, or paper: Adam with the paper's settings.", PRESETS, group="Training"
+        "default",
+        "default; paper: Adam with the paper's settings; authors: those of JacobiConv's.",
+        PRESETS,
+        group="Training",
     )
     epochs: int = number_setting(500, "Maximum number of epochs.", 1, MAX_COUNT, group="Training")
     patience: int = number_setting(

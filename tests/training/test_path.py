@@ -132,6 +132,10 @@ def test_options_of_steps_mean_adam():
     config, training = split_options("sgc", {})
     assert (training.optimizer, config.hops, config.bias) == ("path", 2, True)
     assert split_options("sgc", {"preset": "paper"})[0].hops == 10
+    config, training = split_options("jacobiconv", {"preset": "authors", "lr": 0.1})
+    assert (config.operator, training.lr, training.filter_decay_factor) == ("adjacency", 0.1, 0)
+    with pytest.raises(hoplite.ConfigError, match="sgc has no such settings"):
+        split_options("sgc", {"preset": "authors"})
 
 
 def test_a_model_that_is_not_convex_is_refused():

@@ -44,6 +44,7 @@ class Model(ABC):
     # Settings, of the model and of training, that have other defaults for it, by the preset
     defaults: ClassVar[dict[str, Any]] = {}
     paper: ClassVar[dict[str, Any]] = {}
+    authors: ClassVar[dict[str, Any]] = {}  # with preset "authors"
     variant: ClassVar[str | None] = None  # the setting whose values are models of their own
     takes_relations: ClassVar[bool] = False  # whether each relation of a graph has coefficients
     map_weights: ClassVar[tuple[str, ...]] = ("theta", "bias", "neighbours")  # others: the filter's

@@ -276,7 +276,7 @@ def model_defaults(model: str, options: Mapping[str, Any] | None = None) -> dict
     kind = find_model(model)
     own = {field.name: field for field in dataclasses.fields(kind.Settings)}
     defaults = {name: field.default for name, field in (all_settings() | own).items()}
-    return defaults | (kind.paper if takes_steps(kind, options or {}) else kind.defaults)
+    return defaults | _preset(kind, options or {})
 
 
 def models_with(name: str) -> list[str]:
@@ -335,11 +335,20 @@ def split_options(
     """Sort ``options`` into the two configurations."""
     own, kind = own_options(model, options), find_model(model)
     defaults: dict[str, Any] = {"dropout": 0.0} if "dropout" in kind.idle else {}
-    own = defaults | (kind.paper if takes_steps(kind, own) else kind.defaults) | own
+    own = defaults | _preset(kind, own) | own
     config = kind.Settings(**{k: v for k, v in own.items() if k not in TRAINING})
     training = TrainingConfig(**{k: v for k, v in own.items() if k in TRAINING})
     check_batch(config, training)
     return config, training
+
+
+def _preset(kind: type[Model], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of settings that ``options`` leave out, where they are not those of all models."""
+    if options.get("preset") == "authors":
+        if not kind.authors:
+            raise ConfigError(f"is 'authors', but {kind.name} has no such settings.", "preset")
+        return kind.authors
+    return kind.paper if takes_steps(kind, options) else kind.defaults
 
 
 def takes_steps(kind: type[Model], options: Mapping[str, Any]) -> bool:
