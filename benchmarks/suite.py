@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import command, epoch, large, paper_times, product, serving
+from benchmarks import command, epoch, graphs, large, paper_times, product, serving
 from benchmarks.machine import QUIET, Machine, OtherPrograms, describe
 from benchmarks.measure import Context, Figure, Outcome
 from hoplite.engine.backend import get_num_threads
@@ -56,6 +56,7 @@ LARGE = _by_name(
     Benchmark("large-train", "Training from a store", large.training),
     Benchmark("large-update", "1 % new edges in a store", large.update),
     Benchmark("large-cost", "The cost model", large.cost_model),
+    Benchmark("large-graphs", "A million small graphs", graphs.small_graphs),
 )
 
 

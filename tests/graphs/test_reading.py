@@ -11,7 +11,14 @@ import pytest
 
 from hoplite.errors import ConfigError, DatasetError, GraphError
 from hoplite.graph import Graph
-from hoplite.graphs import GraphSet, is_graph_set, load_graphs, write_graphs
+from hoplite.graphs import (
+    GraphSet,
+    is_graph_set,
+    load_graphs,
+    train_graphs,
+    write_graph_files,
+    write_graphs,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
 GRAPHS = """graph,label,split
@@ -230,3 +237,19 @@ def test_sets_check_themselves(small: GraphSet) -> None:
     assert (part.graph(0).adjacency != small.graph(3).adjacency).nnz == 0
     assert part.table.labels.tolist() == small.table.labels[[3, 1]].tolist()
     assert not part.table.split.train.size
+
+
+def test_sets_on_disk_are_read_in_ranges(small: GraphSet, tmp_path: Path) -> None:
+    parts = [small.select(np.arange(25)), small.select(np.arange(25, 60))]
+    write_graph_files(tmp_path, parts)
+    assert is_graph_set(tmp_path)
+    found = load_graphs(tmp_path)
+    assert isinstance(found.features, np.memmap)
+    assert (found.block(0, 60).adjacency != small.adjacency).nnz == 0
+    expected = train_graphs(small.with_split(None), "hops").model
+    again = train_graphs(found, "hops").model
+    np.testing.assert_array_equal(again.head.weights["theta"], expected.head.weights["theta"])
+    np.testing.assert_allclose(again.logits(found), expected.logits(small), atol=1e-9)
+    (tmp_path / "degrees.npy").unlink()
+    with pytest.raises(DatasetError, match="cannot be read"):
+        load_graphs(tmp_path)

@@ -2,6 +2,7 @@
 
 from hoplite.graphs.estimators import GraphClassifier, GraphRegressor
 from hoplite.graphs.explanation import GraphExplanation, explain_graph
+from hoplite.graphs.files import write_graph_files
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.model import GraphModel
 from hoplite.graphs.reading import is_graph_set, load_graphs, write_graphs
@@ -18,5 +19,6 @@ __all__ = [
     "is_graph_set",
     "load_graphs",
     "train_graphs",
+    "write_graph_files",
     "write_graphs",
 ]

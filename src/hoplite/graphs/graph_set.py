@@ -5,7 +5,7 @@ G graphs have n nodes in all. The nodes of graph g are ``offsets[g]`` .. ``offse
     S = diag(S_1, .., S_G)   n x n        X = [X_1; ..; X_G]   n x d
 
 and an operator on S is the operator of every graph. The arrays may be memory-mapped
-(:func:`hoplite.graphs.open_graphs`); :meth:`GraphSet.blocks` then reads a range at a time.
+(:mod:`hoplite.graphs.files`); :meth:`GraphSet.blocks` then reads a range at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hoplite.labels import kind_of, known_labels
 from hoplite.preparation import Preparation
 
 BLOCK = 1 << 22  # values of nodes in a range of graphs
-MAX_CACHED = 16
+MAX_CACHED, MAX_BYTES = 16, 1 << 27  # results that are kept, and bytes of each
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,6 +181,22 @@ class GraphSet(Described):
             yield slice(start, stop), self.block(start, stop)
             start = stop
 
+    def pieces(self, width: int = 1) -> Iterator[GraphSet]:
+        """The ranges of :meth:`blocks` as sets, without a split."""
+        ids, names = self.graph_ids, self.node_ids
+        for part, block in self.blocks(width):
+            low, high = int(self.offsets[part.start]), int(self.offsets[part.stop])
+            yield dataclasses.replace(
+                self,
+                adjacency=block.adjacency,
+                features=block.features,
+                offsets=self.offsets[part.start : part.stop + 1] - low,
+                labels=self.table.labels[part],
+                split=Split(),
+                graph_ids=None if ids is None else ids[part],
+                node_ids=None if names is None else names[low:high],
+            )
+
     def graph(self, index: int) -> Graph:
         """One graph, with the names of its nodes."""
         graph = self.block(index, index + 1)
@@ -202,6 +218,10 @@ class GraphSet(Described):
         """The graphs of these indices, in this order, without a split."""
         chosen = np.atleast_1d(np.asarray(graphs))
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+        if not sp.issparse(self.adjacency):  # on disk
+            graphs = [self.graph(i) for i in chosen.tolist()]
+            own = {"class_names": self.class_names or None, "split": Split(), "name": self.name}
+            return self.from_graphs(graphs, self.table.labels[chosen], **own)
         sizes = self.sizes[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         nodes = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
@@ -218,10 +238,13 @@ class GraphSet(Described):
         )
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns, kept for the next call with this key; the oldest of 16 goes."""
+        """What ``make`` returns; if it is small, kept for the next call with this key."""
         kept = self.__dict__.setdefault("_cache", {})
         if key not in kept:
-            kept[key] = make()
+            value = make()
+            if value.nbytes > MAX_BYTES:
+                return value
+            kept[key] = value
             if len(kept) > MAX_CACHED:
                 del kept[next(iter(kept))]
         return kept[key]

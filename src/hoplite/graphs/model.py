@@ -119,8 +119,9 @@ class GraphModel:
         return PooledGraphs.of(graphs, self.pooling)
 
     def logits(self, graphs: GraphSet) -> np.ndarray:
-        """Logits of every graph: (G, m)."""
-        return self.head.logits(self.pooled(graphs))
+        """Logits of every graph: (G, m), computed a range of graphs at a time."""
+        pieces = graphs.pieces(max(graphs.num_features, 1))
+        return np.concatenate([self.head.logits(self.pooled(piece)) for piece in pieces])
 
     def predict_proba(self, graphs: GraphSet) -> np.ndarray:
         """Probabilities of the classes: (G, m); of numbers, these: (G, 1)."""

@@ -487,6 +487,11 @@ class ColourCounts:
     colour: np.ndarray
     number: np.ndarray
 
+    @property
+    def nbytes(self) -> int:
+        """Of the three arrays."""
+        return self.graph.nbytes + self.colour.nbytes + self.number.nbytes
+
     @classmethod
     def of(cls, graphs: GraphSet, depth: int, tags: np.ndarray) -> ColourCounts:
         triples = []

@@ -21,6 +21,7 @@ from hoplite.config import check_number
 from hoplite.errors import ConfigError, DatasetError, GraphError, plural, some_of
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS, Graph, Split
+from hoplite.graphs.files import FILE, open_graph_files
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.io.array_files import NpzFile
 from hoplite.io.convert import array_of, coded_labels
@@ -60,7 +61,8 @@ def is_graph_set(source: Any) -> bool:
     path = Path(source)
     try:
         if path.is_dir():
-            return bool(table_files(path, "graphs")) or any(path.glob(f"*{TU_MEMBERS}"))
+            on_disk = (path / FILE).is_file()
+            return on_disk or _is_tables(path) or any(path.glob(f"*{TU_MEMBERS}"))
         if path.suffix.lower() == ".npz" and path.is_file():
             with open_npz(path) as file:
                 return "node_counts" in file
@@ -88,6 +90,7 @@ def load_graphs(
           DuckDB or SQLite database with them, or a tuple of three data frames;
         - a folder of the TU collection: ``NAME_A.txt``, ``NAME_graph_indicator.txt``, ...;
         - a ``.npz`` file, see :func:`write_graphs`;
+        - a folder of arrays that stay on disk, see :func:`hoplite.graphs.write_graph_files`;
         - a list of graphs of PyTorch Geometric, NetworkX, igraph or Hoplite.
     seed : int, optional
         Draw a stratified split where the data has none; without it all graphs with a label train.
@@ -118,6 +121,8 @@ def _load(
         return source
     if isinstance(source, list | tuple) and not (len(source) == 3 and all(map(is_frame, source))):
         return _from_list(source, labels, prepare, options)
+    if isinstance(source, str | os.PathLike) and (Path(source) / FILE).is_file():
+        return open_graph_files(Path(source))
     if isinstance(source, list | tuple) or _is_tables(source):
         return _read_tables(source, prepare, options)
     path = Path(source)
@@ -132,7 +137,8 @@ def _load(
 
 
 def _is_tables(source: Any) -> bool:
-    return is_database(source) or bool(table_files(Path(source), "graphs"))
+    tables = table_files(Path(source), "graphs")
+    return is_database(source) or any(path.name != FILE for path in tables)
 
 
 def _has_table(path: Path, name: str) -> bool:
