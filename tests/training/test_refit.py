@@ -3,11 +3,14 @@
 import dataclasses
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv
 
 import hoplite
-from hoplite import ConfigError, Graph, Split
+from hoplite import ConfigError, Graph, Split, TrainedModel
 from hoplite.models import find_model
+from hoplite.predictions import predict_table
 from hoplite.store import propagate
 
 OPTIONS = {"hops": 3, "epochs": 30, "lr": 0.1, "dropout": 0.3, "weight_decay": 1e-3}
@@ -73,6 +76,41 @@ def test_what_validation_chose_stays(graphs):
     result = hoplite.train(graph, "sgc", refit=True, **options)
     assert result.model.task == first.model.task
     assert result.model.task.temperature != 1
+
+
+def test_prediction_sets_use_the_scores_of_the_model_before(graphs):
+    graph = graphs(n=60, classes=3, seed=4)
+    first = hoplite.train(graph, "sgc", **OPTIONS).model
+    model = hoplite.train(graph, "sgc", refit=True, **OPTIONS).model
+    assert model.set_quantile(0.7) == first.set_quantile(0.7)
+    wanted = model.task.sets(model.logits(graph), first.set_quantile(0.7))
+    np.testing.assert_array_equal(model.prediction_sets(graph, 0.7), wanted)
+
+
+def test_tables_of_many_labels_have_prediction_sets(tmp_path):
+    """One fold of more than 10,000 labels is held out; all of them train the model."""
+    rng = np.random.default_rng(0)
+    n, unknown = 10_600, 500
+    x = rng.standard_normal((n, 2))
+    labels = np.where(x[:, 0] + rng.standard_normal(n) > 0, "high", "low").astype(object)
+    table = pa.table({"id": np.arange(n), "a": x[:, 0], "b": x[:, 1]})
+    hidden = pa.array(labels, mask=np.arange(n) < unknown)
+    ends = rng.integers(0, n, (2, n))
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    csv.write_csv(table.append_column("label", hidden), folder / "nodes.csv")
+    csv.write_csv(pa.table({"source": ends[0], "target": ends[1]}), folder / "edges.csv")
+    result = hoplite.train(folder)
+    assert result.training_config.refit
+    assert result.held_out > 2000
+    model = TrainedModel.load(result.model.save(tmp_path / "model"))
+    data = hoplite.open_data(folder, prepare=model)
+    sets = predict_table(model, data, coverage=0.9, unlabelled=True)["set"]
+    covered = np.mean(
+        [one in text.split("|") for one, text in zip(labels[:unknown], sets, strict=True)]
+    )
+    assert 0.86 < covered < 0.94
+    assert np.mean(["|" in text for text in sets]) > 0.1
 
 
 def test_label_propagation_and_correct_and_smooth_have_both_labels(graphs):

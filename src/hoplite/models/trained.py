@@ -278,9 +278,10 @@ class TrainedModel:
         Of classes bool (n, m): which are in a node's set; it may have several, or none. Of numbers
         (n, 2): the ends of an interval. They are made by split conformal prediction on the
         validation nodes of the training, see :class:`hoplite.tasks.Conformal`; ConfigError if it
-        had none. After cross-validation the scores are out-of-fold, and the model has learned from
-        all labels: the coverage is then approximate. With ``by_class`` the nodes of every class are
-        covered so; without, they are in the mean.
+        had none. The guarantee is for a model that has not learned from these nodes. After
+        cross-validation, whose scores are out-of-fold, and after a refit, whose scores are those of
+        the model before it, the model has learned from all labels: the coverage is approximate.
+        With ``by_class`` the nodes of every class are covered so; without, they are in the mean.
         """
         most = self.set_quantile(coverage, by_class=by_class)
         return self.task.sets(self.logits(data), most)
@@ -296,7 +297,7 @@ class TrainedModel:
         if state is None:
             raise ConfigError(
                 "the model keeps no scores of validation nodes, of which prediction sets are made; "
-                "train it again, on a graph with validation nodes and without refit."
+                "train it again, with folds or on a graph with validation nodes."
             )
         kept = Conformal.restored(state)
         if by_class and not self.task.has_classes:

@@ -19,7 +19,7 @@ from hoplite.models import LabelModel
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.correct_smooth import CorrectSmooth
 from hoplite.models.neighbours import NeighbourLabels
-from hoplite.models.trained import CONFORMAL, SPLIT, TASK_STATE, TrainedModel, split_facts
+from hoplite.models.trained import SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
 from hoplite.tasks.evaluation import best_temperature
@@ -364,19 +364,17 @@ def _labels_of(part: NodeSet) -> CorrectSmooth:
 def _refitted(fitted: Fitted, model: TrainedModel, again: RunResult) -> TrainedModel:
     """The model with the weights of the second training, whose labels are those of validation, too.
 
-    What validation nodes have chosen stays. Their scores do not: prediction sets need nodes that
-    the model has not learned from.
+    What validation nodes have chosen stays, and so do their scores, which are of the first model:
+    prediction sets of the second one have about their coverage.
     """
     both = union(*(fitted.sets[name].counted() for name in ("train", "val")))
     after = model.correct_smooth
     if after is not None and not after.idle:
         labels = _labels_of(both)
         after = dataclasses.replace(after, nodes=labels.nodes, labels=labels.labels)
-    training = {name: value for name, value in model.training.items() if name != CONFORMAL}
     return dataclasses.replace(
         model,
         weights=again.weights,
-        training=training,
         correct_smooth=after,
         neighbours=_neighbours(fitted, both),
     )
