@@ -61,6 +61,7 @@ RARE_SHARE = 0.5  # a class with less than this part of its even share of the no
 NO_HOPS = "0 hops"
 RARE_CLASS = 0.2  # of two: with a smaller share of the training nodes it has a threshold
 PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}  # of the candidate for tables
+MAX_COMPARED = 20_000  # training nodes of graphs for which models are compared
 GRAPH_CANDIDATES: dict[str, tuple[str | type, dict[str, Any]]] = {
     "LGC": (DEFAULT_MODEL, {}),
     "0 hops": ("blocks", {"hops": 0}),
@@ -445,7 +446,7 @@ def train(
         ``"blocks"`` with ``operator="random_walk"`` and the logarithm of the degree as one more
         feature, and 2 hops, or with folds as many of 0 to 2, or PPR, as has the lowest loss. Labels
         of neighbours are added where they lower it. For graphs ``"lgc"``; without any option, and
-        with up to 10,000 training nodes, LGC, PPR or hop blocks of 0 or 2 hops, whichever has the
+        with up to 20,000 training nodes, LGC, PPR or hop blocks of 0 or 2 hops, whichever has the
         lowest validation loss.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
@@ -582,7 +583,7 @@ def _compared_for_graphs(
     LGC is best where labels are few and neighbours alike. Hop blocks and PPR have scaled columns,
     and 0 hops are the features alone, where neighbours are unlike. Only LGC where many train.
     """
-    if not MIN_LABELS <= len(data.split.train) <= MAX_FOLDED:
+    if not MIN_LABELS <= len(data.split.train) <= MAX_COMPARED:
         return {}, DEFAULT_MODEL, {}
     skipped = {"PPR"} if data.relation_weights else set[str]()
     candidates = {name: one for name, one in GRAPH_CANDIDATES.items() if name not in skipped}
