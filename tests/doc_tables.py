@@ -58,7 +58,21 @@ def write_tables() -> None:
         table(added, later, "id,age,town", lambda k: f"{k},Ulm", ends, ",weight", weight)
     several, ids = ["music|sport", "sport", "|", "music", "art|music"], [str(k) for k in range(80)]
     table("people", ids, "id,interests,age", lambda k: f"{label(k, several)},{rng.normal():.2f}")
+    write_molecules()
     table("houses", ids, "id,price,size", lambda k: f"{rng.normal(300, 50):.4f},{rng.normal():.2f}")
+
+
+def write_molecules() -> None:
+    """A set of 60 graphs, chains and rings, as three tables."""
+    rng, folder = np.random.default_rng(0), Path("molecules")
+    graphs, nodes, edges = ["graph,label"], ["graph,id,element,charge"], ["graph,source,target"]
+    for g in range(60):
+        size = int(rng.integers(4, 9))
+        graphs.append(f"m{g},{('chain', 'ring')[g % 2]}")
+        nodes += [f"m{g},{v},{'CNO'[rng.integers(3)]},{rng.normal():.2f}" for v in range(size)]
+        edges += [f"m{g},{v},{v + 1}" for v in range(size - 1)] + [f"m{g},0,{size - 1}"] * (g % 2)
+    write(folder, nodes, edges)
+    (folder / "graphs.csv").write_text("\n".join(graphs) + "\n", encoding="utf-8")
 
 
 def write_graph(path: Path, classes: int, seed: int) -> None:

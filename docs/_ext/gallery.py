@@ -23,6 +23,8 @@ ORDER = (
     "many_runs",
     "grid_search_cv",
     "pyg_dataset",
+    "molecules",
+    "own_tables_of_graphs",
     "larger_than_memory",
     "dask_cluster",
     "own_model",

@@ -131,6 +131,9 @@ class GraphExplanation(Described):
     def _describe(self) -> Description:
         return self.describe()
 
+    def _repr_html_(self) -> str:
+        return self.svg() + self.describe().html()
+
     def svg(self) -> str:
         """A picture of the graph: blue nodes speak for the class, orange ones against it.
 
