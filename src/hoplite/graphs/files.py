@@ -1,7 +1,8 @@
 """Sets of graphs on disk, larger than memory: a folder of arrays, read a range at a time.
 
-``graphs.json`` has the names, and next to it are ``sizes.npy`` (G,), ``labels.npy``,
-``degrees.npy`` (n,), ``indices.npy`` and ``weights.npy`` (arcs,), and ``features.npy`` (n, d).
+``graphs.json`` has the names, and next to it are ``sizes.npy`` and ``arcs.npy`` (G,),
+``labels.npy``, ``degrees.npy`` (n,), ``indices.npy`` and ``weights.npy`` (arcs,), and
+``features.npy`` (n, d).
 A range is checked when it is read, as every :class:`hoplite.Graph` is.
 """
 
@@ -34,17 +35,48 @@ class GraphFiles:
     format: int = 1
 
 
+class RowFile:
+    """A ``.npy`` file, of which ranges of rows are read; nothing of it stays in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.shape, self.dtype = self._opened().shape, self._opened().dtype
+
+    def _opened(self) -> np.ndarray:
+        return np.load(self._path, mmap_mode="r", allow_pickle=False)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return np.array(self._opened()[rows])
+
+
+@dataclass(frozen=True)
+class ArcStarts:
+    """The first arc of each node, for ranges of nodes that begin with a graph."""
+
+    degrees: RowFile
+    offsets: np.ndarray
+    arcs: np.ndarray  # the first one of each graph
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start = self.arcs[np.searchsorted(self.offsets, rows.start)]
+        degrees = self.degrees[rows.start : rows.stop - 1]
+        return start + np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
+
+
 @dataclass(frozen=True)
 class ArcFiles:
-    """The arcs of a block-diagonal matrix, of which ranges of rows are read: as a CSR matrix."""
+    """The arcs of a block-diagonal matrix, of which ranges of rows are read as of a CSR matrix."""
 
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray
+    indptr: ArcStarts
+    indices: RowFile
+    data: RowFile
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.indptr) - 1, len(self.indptr) - 1
+        return len(self.indptr.degrees), len(self.indptr.degrees)
 
     @property
     def nnz(self) -> int:
@@ -76,6 +108,7 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
                     "labels": (labels.dtype, labels.shape[1:]),
                     "features": (np.float32, (part.num_features,)),
                     "sizes": (np.int64, ()),
+                    "arcs": (np.int64, ()),
                     "degrees": (np.int32, ()),
                     "indices": (np.int64, ()),
                     "weights": (np.float32, ()),
@@ -83,7 +116,9 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
                 for name, (dtype, row) in rows.items():
                     writer = growing_npy(folder / f"{name}.npy", dtype, row)
                     files[name] = stack.enter_context(writer)
-            for block in (one for _, one in part.blocks(part.num_features)):
+            for graphs, block in part.blocks(part.num_features):
+                own = part.offsets[graphs.start : graphs.stop + 1] - part.offsets[graphs.start]
+                files["arcs"](np.diff(block.adjacency.indptr[own]))
                 features: Any = block.features
                 dense = features.toarray() if hasattr(features, "toarray") else features
                 files["features"](dense)
@@ -107,20 +142,32 @@ def open_graph_files(folder: str | Path) -> GraphSet:
     folder = Path(folder)
     try:
         content = parse_json(read_regular(folder / FILE, MAX_JSON), GraphFiles)
-        arrays = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in ("sizes", "labels", "degrees", "indices", "weights", "features")
+        sizes, arcs, labels = (
+            np.load(folder / f"{name}.npy", allow_pickle=False)
+            for name in ("sizes", "arcs", "labels")
+        )
+        files = {
+            name: RowFile(folder / f"{name}.npy")
+            for name in ("degrees", "indices", "weights", "features")
         }
-        indptr = np.concatenate([[0], np.cumsum(arrays["degrees"], dtype=np.int64)])
-        if not indptr[-1] == len(arrays["indices"]) == len(arrays["weights"]):
-            raise ValueError("the degrees do not fit the edges")
-        if arrays["indices"].dtype.kind != "i" or arrays["features"].dtype.kind != "f":
+        offsets, starts = (
+            np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]) for counts in (sizes, arcs)
+        )
+        if not starts[-1] == len(files["indices"]) == len(files["weights"]):
+            raise ValueError("the numbers of edges differ")
+        if len(sizes) != len(arcs) or len(files["degrees"]) != offsets[-1]:
+            raise ValueError("the numbers of nodes or graphs differ")
+        kinds = {"degrees": "i", "indices": "i", "weights": "f", "features": "f"}
+        if any(files[name].dtype.kind != kind for name, kind in kinds.items()):
             raise ValueError("an array has another type")
+        adjacency = ArcFiles(
+            ArcStarts(files["degrees"], offsets, starts), files["indices"], files["weights"]
+        )
         return GraphSet(
-            ArcFiles(indptr, arrays["indices"], arrays["weights"]),
-            arrays["features"],
-            np.concatenate([[0], np.cumsum(arrays["sizes"], dtype=np.int64)]),
-            np.array(arrays["labels"]),
+            adjacency,
+            files["features"],
+            offsets,
+            labels,
             class_names=content.class_names,
             feature_names=content.feature_names,
             name=content.name,

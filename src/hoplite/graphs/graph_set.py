@@ -4,8 +4,8 @@ G graphs have n nodes in all. The nodes of graph g are ``offsets[g]`` .. ``offse
 
     S = diag(S_1, .., S_G)   n x n        X = [X_1; ..; X_G]   n x d
 
-and an operator on S is the operator of every graph. The arrays may be memory-mapped
-(:mod:`hoplite.graphs.files`); :meth:`GraphSet.blocks` then reads a range at a time.
+and an operator on S is the operator of every graph. The arrays may be files
+(:mod:`hoplite.graphs.files`), of which :meth:`GraphSet.blocks` reads a range at a time.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class GraphSet(Described):
         """Graphs ``start`` to ``stop`` (excluded) as one graph; GraphError if an edge leaves it."""
         low, high = self.offsets[start], self.offsets[stop]
         ends = np.asarray(self.adjacency.indptr[low : high + 1], np.int64)
-        arcs = slice(ends[0], ends[-1])
+        arcs = slice(int(ends[0]), int(ends[-1]))
         columns = np.asarray(self.adjacency.indices[arcs], np.int64) - low
         if columns.size and (columns.min() < 0 or columns.max() >= high - low):
             raise GraphError(f"an edge joins graphs {start} to {stop - 1} with another graph.")
