@@ -8,7 +8,8 @@ labelled accounts train and all others test. The rivals are
     boosting    histogram gradient boosting with its defaults, on the 300 most frequent columns
 
 on the training nodes. A difference is default - rival, split by split, with its standard error
-sd / sqrt(splits). Nothing is chosen by the test nodes.
+sd / sqrt(splits). No method reads the test nodes before it is scored; what the page says of how
+the default came about limits what the table proves.
 """
 
 from __future__ import annotations
