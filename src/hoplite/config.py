@@ -197,7 +197,8 @@ class TrainingConfig(Checked):
         validation nodes choose its settings, see :mod:`hoplite.models.correct_smooth`.
     refit : bool
         Train again on the training and the validation labels, for the best number of epochs; the
-        validation scores stay those of the first training.
+        validation scores stay those of the first training. ``hoplite train TABLES --out MODEL``
+        does so by default if the tables have validation nodes.
     folds : int
         Without validation nodes: cross-validation over so many folds of the training nodes chooses
         the epoch (of optimizer "path" the penalty), and the model is trained on all of them; see
@@ -293,7 +294,9 @@ class TrainingConfig(Checked):
         False, "For classes: Correct and Smooth, chosen by validation.", group="Unlabelled nodes"
     )
     refit: bool = flag_setting(
-        False, "Train again on training and validation labels, best epochs.", group="Output"
+        False,
+        "Train again on training and validation labels; the default of tables with --out.",
+        group="Output",
     )
     folds: int = number_setting(
         5, "Folds of cross-validation without a validation split; 0 for none.", 0, 100,

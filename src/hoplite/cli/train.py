@@ -108,8 +108,11 @@ def train(
         result = choice.trained
     else:
         from hoplite import train as train_model
-        from hoplite.training.results import with_default_model
+        from hoplite.training.results import is_tables, with_default_model
 
+        kept = out is not None and settings.get("preset", "default") == "default"
+        if kept and is_tables(data) and data.split.val.size:  # such a model shall know all labels
+            settings = {"refit": True} | settings
         _, chosen, complete = with_default_model(data, model, settings)
         if data.stored is None and split_options(chosen, complete)[1].optimizer == "path":
             seeds = 1  # an optimum does not depend on it
@@ -183,7 +186,9 @@ def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | N
     if result.model.correct_smooth is not None:
         facts["Correct and Smooth"] = result.model.correct_smooth.describe()
     if "protocol" in summary:
-        facts["Protocol"] = f"{summary['protocol']}; validation scores are from before that"
+        tested = "; test scores are of the model after it" if "test" in run.outputs else ""
+        before = "validation scores are of the model before it"
+        facts["Protocol"] = f"{summary['protocol']}; {before}{tested}"
     if result.graph_gain is not None:
         facts["Does the graph help?"] = result.graph_gain.describe()
     if run.threshold is not None:
