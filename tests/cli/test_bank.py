@@ -26,7 +26,7 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, di
     folder = tmp_path_factory.mktemp("bank")
     made = example()
     fraud, oracle = made.make_bank(folder / "bank", 6000, seed=1)
-    words = ["bank", *made.NAMES.split(), *made.TRAINING.split(), "--out", "model", "--json"]
+    words = ["bank", *made.NAMES.split(), "--out", "model", "--json"]
     return folder, np.stack([fraud, oracle]), json.loads(succeed("train", *words, cwd=folder))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hoplite.config import MAX_SEED, TrainingConfig, check_flag, check_number
 from hoplite.engine.orders import Plan
@@ -48,7 +49,14 @@ from hoplite.training.folds import MAX_FOLDED, MIN_LABELS
 from hoplite.training.gain import GraphGain
 from hoplite.training.linear import plan_order
 from hoplite.training.runs import Run, TrainingProgress
-from hoplite.training.scoring import PROTOCOL, SCORED, ScoredRun, comparable_loss, number
+from hoplite.training.scoring import (
+    PROTOCOL,
+    SCORED,
+    ScoredRun,
+    clearly_worse,
+    comparable_loss,
+    number,
+)
 from hoplite.training.sets import NodeSet, checked_weights, node_sets
 
 if TYPE_CHECKING:
@@ -60,8 +68,13 @@ MAX_RUNS = 100_000
 RARE_SHARE = 0.5  # a class with less than this part of its even share of the nodes is rare
 NO_HOPS = "0 hops"
 RARE_CLASS = 0.2  # of two: with a smaller share of the training nodes it has a threshold
-PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}  # of the candidate for tables
+PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}  # of the candidates for tables
+LGC_OPTIONS = {
+    "hops": 5, "start": "lowpass", "optimizer": "lbfgs", "lr": 1.0, "weight_decay": 0.006,
+    "dropout": 0.0, "monitor": "loss",
+}  # fmt: skip
 MAX_COMPARED = 20_000  # training nodes of graphs for which models are compared
+MIN_SHARE = 0.2  # of the nodes that must have training labels for it
 GRAPH_CANDIDATES: dict[str, tuple[str | type, dict[str, Any]]] = {
     "LGC": (DEFAULT_MODEL, {}),
     "0 hops": ("blocks", {"hops": 0}),
@@ -477,7 +490,7 @@ def train(
     if config.optimizer == "path" and asked["model"] is None and "hops" not in asked:
         features = opened if len(sets["train"]) > MAX_FOLDED else data
         judged, model, options = _compared(features, model, options, sets, chosen[0])
-        model_config, _ = _resolve(data, model, options)
+        model_config, config = _resolve(data, model, options)
     elif asked["model"] is None and not options and data.stored is None:
         judged, model, options = _compared_for_graphs(data, sets, chosen[0])
         model_config, config = _resolve(data, model, options)
@@ -504,7 +517,7 @@ def train(
         alone = judged.pop(NO_HOPS, None)
         many = len(sets["train"]) > MAX_FOLDED  # of whom only features alone were judged
         others = [] if many else [*judged.values()]
-        best = min(others, key=lambda run: run.judged[1], default=runs[0])
+        best = min(others, key=comparable_loss, default=runs[0])
         gain = _graph_gain(opened, best, config, sets, alone if many else None)
     result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses, gain)
     log.info("trained %s: %r", printable(title), result)
@@ -559,7 +572,9 @@ def _compared(
     judged = {name: _judged(data, *one, sets, seed) for name, one in candidates.items()}
     base, many = plural(options["hops"], "hop"), len(data.split.train) > MAX_FOLDED
     if judged:
-        base = min(judged, key=lambda name: judged[name].judged[1])
+        base = min(judged, key=lambda name: comparable_loss(judged[name]))
+        if "LGC" in judged and not clearly_worse(judged["LGC"], judged[base]):
+            base = "LGC"
         model, options = candidates[base]
     elif many:
         base = NO_HOPS
@@ -571,7 +586,7 @@ def _compared(
         judged[base] = _judged(data, model, cheap, sets, seed)
     labels, name = {"neighbour_labels": True}, f"{base} and labels"
     judged[name] = _judged(data, model, cheap | labels, sets, seed)
-    helps = judged[name].judged[1] < judged[base].judged[1]
+    helps = comparable_loss(judged[name]) < comparable_loss(judged[base])
     return judged, model, options | (labels if helps else {})
 
 
@@ -581,9 +596,11 @@ def _compared_for_graphs(
     """The candidates for graphs as they were judged, and the model and options of the best.
 
     LGC is best where labels are few and neighbours alike. Hop blocks and PPR have scaled columns,
-    and 0 hops are the features alone, where neighbours are unlike. Only LGC where many train.
+    and 0 hops are the features alone, where neighbours are unlike. Only LGC where few of the nodes
+    or very many train.
     """
-    if not MIN_LABELS <= len(data.split.train) <= MAX_COMPARED:
+    least = max(MIN_LABELS, MIN_SHARE * data.num_nodes)
+    if not least <= len(data.split.train) <= MAX_COMPARED:
         return {}, DEFAULT_MODEL, {}
     skipped = {"PPR"} if data.relation_weights else set[str]()
     candidates = {name: one for name, one in GRAPH_CANDIDATES.items() if name not in skipped}
@@ -597,8 +614,9 @@ def _candidates(
 ) -> dict[str, tuple[str | type, dict[str, Any]]]:
     """The models and options for tables that folds compare, by name; none without folds.
 
-    They are hop blocks of 0 hops, which are the features alone, up to the default, and PPR, whose
-    one map for all hops is better where labels are few and neighbours alike.
+    They are hop blocks of 0 hops, which are the features alone, up to the default; and PPR and LGC,
+    whose one map for all hops is better where labels are few and neighbours alike. LGC is chosen
+    unless another is better by more than a standard error.
     """
     if data.split.val.size or not MIN_LABELS <= len(data.split.train) <= MAX_FOLDED:
         return {}
@@ -608,6 +626,8 @@ def _candidates(
     }
     if options.keys() <= find_model("ppr").settings() and not data.relation_weights:
         candidates["PPR"] = "ppr", options | PPR_OPTIONS
+        if not sp.issparse(data.in_memory().features):
+            candidates["LGC"] = "lgc", options | LGC_OPTIONS
     return candidates
 
 

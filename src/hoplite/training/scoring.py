@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from hoplite.training.fit import Fitted
 
 SCORED = ("val", "test")
+GROUPS = 20  # of nodes, for standard errors
 PROTOCOL = "refit on training and validation labels"
 
 
@@ -286,6 +288,26 @@ def comparable_loss(run: ScoredRun) -> float:
             logits = logits / best_temperature(labels, logits)
         found = judge(run.task, LOSS, NodeSet(labels, labels), logits)[0]
     return float(np.nan_to_num(found, nan=np.inf))
+
+
+def clearly_worse(one: ScoredRun, other: ScoredRun) -> bool:
+    """Whether the validation loss of ``one`` is higher by more than a standard error.
+
+    The error is that of the mean difference over groups of the nodes, which both were judged on.
+    """
+    apart = comparable_loss(one) - comparable_loss(other)
+    if not math.isfinite(apart):
+        return apart > 0
+
+    def losses(run: ScoredRun) -> np.ndarray:
+        labels, logits = run.outputs["val"]
+        parts = [slice(g, None, GROUPS) for g in range(min(GROUPS, len(labels)))]
+        sets = [NodeSet(labels[part], labels[part]) for part in parts]
+        pairs = zip(sets, parts, strict=True)
+        return np.array([judge(run.task, LOSS, group, logits[part])[0] for group, part in pairs])
+
+    differences = losses(one) - losses(other)
+    return apart > differences.std(ddof=1) / math.sqrt(len(differences))
 
 
 def _measured(
