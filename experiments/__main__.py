@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from experiments import defaults, graphs, linear, reproduce
+from experiments import defaults, graphs, imbalanced, linear, reproduce
 from experiments.linear_report import linear_report
 from experiments.paper_report import paper_report
 from experiments.report import Report, show, write
@@ -57,6 +57,10 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--workers", type=int, default=CORES, help="processes")
     report = command("report", _report, "Write the report of a folder of results again.")
     report.add_argument("folder", type=Path)
+    auc = command("imbalanced", _imbalanced, "ROC AUC of hop blocks on two imbalanced graphs.")
+    auc.add_argument("graphs", type=Path, help="folder with tolokers.npz and minesweeper.npz")
+    auc.add_argument("--out", type=Path, default=Path("runs/imbalanced"), help="of the trainings")
+    auc.add_argument("--workers", type=int, default=CORES, help="processes")
     whole = command("graphs", _graphs, "Classify whole graphs, on folds with published figures.")
     whole.add_argument("--data", type=Path, required=True, help="folder of NAME.npz with splits")
     whole.add_argument("--out", type=Path, default=Path("runs/graphs"), help="of the folds")
@@ -99,6 +103,12 @@ def _report(options: argparse.Namespace, console: Console) -> None:
     else:
         results = load_results(options.folder)
         _finish(paper_report(results, _notes(options.folder)), options.folder, "RESULTS.md")
+
+
+def _imbalanced(options: argparse.Namespace, console: Console) -> None:
+    with Progress(console=console, transient=True) as progress:
+        page = imbalanced.run(options.graphs, options.out, options.workers, _reporter(progress))
+    print(page)
 
 
 def _graphs(options: argparse.Namespace, console: Console) -> None:

@@ -16,7 +16,7 @@ from tests.experiments.conftest import write_graph
 import hoplite
 from benchmarks.machine import Machine
 from benchmarks.measure import Effort
-from experiments import defaults, paper, reproduce
+from experiments import defaults, imbalanced, paper, reproduce
 from experiments.__main__ import main
 from experiments.gates import gated_coefficients, hop_coefficients
 from experiments.paper_report import best_gates, paper_report
@@ -196,3 +196,13 @@ def test_defaults(tmp_path, monkeypatch):
     assert len([line for line in text.splitlines() if line.startswith("| tolokers | roc auc")]) == 1
     worse = {"default": [0.5, 0.6], "logistic": [0.7, 0.81], "boosting": [0.4, 0.7]}
     assert "It is worse on actor (logistic) by more" in defaults.page({"actor": worse})
+
+
+def test_imbalanced(tmp_path, monkeypatch):
+    for name in imbalanced.GRAPHS:
+        write_graph(tmp_path / f"{name}.npz", 2, 5)
+    monkeypatch.setattr(imbalanced, "SPLITS", 2)
+    monkeypatch.setattr(imbalanced, "GRID", {"hops": (0, 1)})
+    text = imbalanced.run(tmp_path, tmp_path / "out", 1, lambda *_: None, tmp_path / "page.md")
+    assert (tmp_path / "page.md").read_text() == text
+    assert len([line for line in text.splitlines() if line.startswith("| tolokers")]) == 3
