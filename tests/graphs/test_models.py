@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from hoplite import GraphClassifier, GraphModel, GraphRegressor, config
 from hoplite.cli import app
-from hoplite.errors import ConfigError, GraphError, ModelFileError
+from hoplite.errors import ConfigError, ModelFileError
 from hoplite.graph import Split
 from hoplite.graphs import GraphSet, explain_graph, load_graphs, train_graphs, write_graphs
 from hoplite.graphs.pooling import FAMILIES
@@ -136,7 +136,7 @@ def test_options_are_checked(small: GraphSet) -> None:
         train_graphs(small, "hop")
     other = dataclasses.replace(small, features=small.features[:, :3])
     model = train_graphs(small, "hops").model
-    with pytest.raises(GraphError, match="features"):
+    with pytest.raises(ModelFileError, match="features"):
         model.logits(other)
 
 

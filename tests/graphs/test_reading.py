@@ -151,7 +151,7 @@ def test_a_tu_folder(tmp_path: Path) -> None:
     assert repr(graphs) == "GraphSet(graphs=2, nodes=5, edges=3, features=5, classes=2)"
     assert graphs.class_names == ("-1", "1")
     assert graphs.table.labels.tolist() == [1, 0]
-    assert (graphs.feature_names or ())[:3] == ["tag=3", "tag=5", "tag=9"]
+    assert (graphs.feature_names or ())[:3] == ("tag=3", "tag=5", "tag=9")
     (tmp_path / "TOY_graph_indicator.txt").write_text("2\n1\n2\n2\n2\n", encoding="utf-8")
     with pytest.raises(DatasetError, match="must grow"):
         load_graphs(tmp_path)
@@ -177,6 +177,7 @@ def test_npz_and_back(small: GraphSet, tmp_path: Path) -> None:
         ("node_counts", np.array([-1, 4])),
         ("edge_counts", np.array([1])),
         ("node_tags", np.array([0, 1, 2])),
+        ("tag_values", np.array([5])),
         ("node_attributes", np.array([[object()]] * 4)),
     ],
 )
@@ -187,6 +188,8 @@ def test_damaged_npz_files_are_refused(tmp_path: Path, name: str, value: np.ndar
         "edge_source": np.array([0, 0]),
         "edge_target": np.array([1, 1]),
         "graph_labels": np.array([0, 1]),
+        "node_tags": np.array([0, 1, 1, 0]),
+        "tag_values": np.array([5, 7]),
     }
     np.savez(tmp_path / "sound.npz", **arrays)  # pyright: ignore[reportArgumentType]
     assert len(load_graphs(tmp_path / "sound.npz")) == 2
@@ -251,6 +254,6 @@ def test_sets_on_disk_are_read_in_ranges(small: GraphSet, tmp_path: Path) -> Non
     again = train_graphs(found, "hops").model
     np.testing.assert_array_equal(again.head.weights["theta"], expected.head.weights["theta"])
     np.testing.assert_allclose(again.logits(found), expected.logits(small), atol=1e-9)
-    (tmp_path / "degrees.npy").unlink()
+    (tmp_path / "indptr.npy").unlink()
     with pytest.raises(DatasetError, match="cannot be read"):
         load_graphs(tmp_path)

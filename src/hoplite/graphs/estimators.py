@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,27 +17,20 @@ from hoplite.graphs.training import AUTO, train_graphs
 OWN = ("hops", "operator", "structure", "profile_bins", "depth", "frequency", "count")
 
 
+@dataclass(repr=False, eq=False)
 class _GraphEstimator(BaseEstimator):
     """What both share; settings that are None have the default of the family."""
 
-    def __init__(
-        self,
-        model: str = AUTO,
-        *,
-        hops: int | None = None,
-        operator: str | None = None,
-        structure: str | None = None,
-        profile_bins: int | None = None,
-        depth: int | None = None,
-        frequency: float | None = None,
-        count: int | None = None,
-        folds: int = 5,
-        options: dict[str, Any] | None = None,
-    ) -> None:
-        self.model, self.folds, self.options = model, folds, options
-        self.hops, self.operator, self.structure = hops, operator, structure
-        self.profile_bins, self.depth = profile_bins, depth
-        self.frequency, self.count = frequency, count
+    model: str = AUTO
+    hops: int | None = None
+    operator: str | None = None
+    structure: str | None = None
+    profile_bins: int | None = None
+    depth: int | None = None
+    frequency: float | None = None
+    count: int | None = None
+    folds: int = 5
+    options: dict[str, Any] | None = None
 
     def _fit(self, graphs: Any, labels: np.ndarray, names: list[str] | None) -> None:
         data = load_graphs(graphs).with_labels(labels, names)

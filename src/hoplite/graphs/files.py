@@ -1,8 +1,7 @@
 """Sets of graphs on disk, larger than memory: a folder of arrays, read a range at a time.
 
-``graphs.json`` has the names, and next to it are ``sizes.npy`` and ``arcs.npy`` (G,),
-``labels.npy``, ``degrees.npy`` (n,), ``indices.npy`` and ``weights.npy`` (arcs,), and
-``features.npy`` (n, d).
+``graphs.json`` has the names, and next to it are ``sizes.npy`` and ``labels.npy`` (G,),
+``indptr.npy`` (n + 1,), ``indices.npy`` and ``weights.npy`` (arcs,), and ``features.npy`` (n, d).
 A range is checked when it is read, as every :class:`hoplite.Graph` is.
 """
 
@@ -53,30 +52,16 @@ class RowFile:
 
 
 @dataclass(frozen=True)
-class ArcStarts:
-    """The first arc of each node, for ranges of nodes that begin with a graph."""
-
-    degrees: RowFile
-    offsets: np.ndarray
-    arcs: np.ndarray  # the first one of each graph
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        start = self.arcs[np.searchsorted(self.offsets, rows.start)]
-        degrees = self.degrees[rows.start : rows.stop - 1]
-        return start + np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
-
-
-@dataclass(frozen=True)
 class ArcFiles:
     """The arcs of a block-diagonal matrix, of which ranges of rows are read as of a CSR matrix."""
 
-    indptr: ArcStarts
+    indptr: RowFile
     indices: RowFile
     data: RowFile
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.indptr.degrees), len(self.indptr.degrees)
+        return len(self.indptr) - 1, len(self.indptr) - 1
 
     @property
     def nnz(self) -> int:
@@ -99,7 +84,7 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
     first: GraphSet | None = None
     with ExitStack() as stack:
         files: dict[str, Any] = {}
-        start = 0
+        start = arcs = 0
         for part in parts:
             labels = part.table.labels
             if first is None:
@@ -108,24 +93,22 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
                     "labels": (labels.dtype, labels.shape[1:]),
                     "features": (np.float32, (part.num_features,)),
                     "sizes": (np.int64, ()),
-                    "arcs": (np.int64, ()),
-                    "degrees": (np.int32, ()),
+                    "indptr": (np.int64, ()),
                     "indices": (np.int64, ()),
                     "weights": (np.float32, ()),
                 }
                 for name, (dtype, row) in rows.items():
                     writer = growing_npy(folder / f"{name}.npy", dtype, row)
                     files[name] = stack.enter_context(writer)
-            for graphs, block in part.blocks(part.num_features):
-                own = part.offsets[graphs.start : graphs.stop + 1] - part.offsets[graphs.start]
-                files["arcs"](np.diff(block.adjacency.indptr[own]))
+                files["indptr"](np.zeros(1))
+            for _, block in part.blocks(part.num_features):
                 features: Any = block.features
                 dense = features.toarray() if hasattr(features, "toarray") else features
                 files["features"](dense)
-                files["degrees"](np.diff(block.adjacency.indptr))
+                files["indptr"](block.adjacency.indptr[1:].astype(np.int64) + arcs)
                 files["indices"](block.adjacency.indices.astype(np.int64) + start)
                 files["weights"](block.adjacency.data)
-                start += block.num_nodes
+                start, arcs = start + block.num_nodes, arcs + block.adjacency.nnz
             files["sizes"](part.sizes)
             files["labels"](labels)
     if first is None:
@@ -142,27 +125,17 @@ def open_graph_files(folder: str | Path) -> GraphSet:
     folder = Path(folder)
     try:
         content = parse_json(read_regular(folder / FILE, MAX_JSON), GraphFiles)
-        sizes, arcs, labels = (
-            np.load(folder / f"{name}.npy", allow_pickle=False)
-            for name in ("sizes", "arcs", "labels")
+        sizes, labels = (
+            np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("sizes", "labels")
         )
-        files = {
-            name: RowFile(folder / f"{name}.npy")
-            for name in ("degrees", "indices", "weights", "features")
-        }
-        offsets, starts = (
-            np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]) for counts in (sizes, arcs)
-        )
-        if not starts[-1] == len(files["indices"]) == len(files["weights"]):
-            raise ValueError("the numbers of edges differ")
-        if len(sizes) != len(arcs) or len(files["degrees"]) != offsets[-1]:
-            raise ValueError("the numbers of nodes or graphs differ")
-        kinds = {"degrees": "i", "indices": "i", "weights": "f", "features": "f"}
+        kinds = {"indptr": "i", "indices": "i", "weights": "f", "features": "f"}
+        files = {name: RowFile(folder / f"{name}.npy") for name in kinds}
         if any(files[name].dtype.kind != kind for name, kind in kinds.items()):
             raise ValueError("an array has another type")
-        adjacency = ArcFiles(
-            ArcStarts(files["degrees"], offsets, starts), files["indices"], files["weights"]
-        )
+        if len(files["indices"]) != len(files["weights"]):
+            raise ValueError("the numbers of edges differ")
+        offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        adjacency = ArcFiles(files["indptr"], files["indices"], files["weights"])
         return GraphSet(
             adjacency,
             files["features"],

@@ -97,6 +97,8 @@ class GraphSet(Described):
             table = table.with_split(Split(known, note="all labels" if known.size else ""))
         object.__setattr__(self, "offsets", offsets)
         object.__setattr__(self, "table", table)
+        if self.feature_names is not None:
+            object.__setattr__(self, "feature_names", tuple(map(str, self.feature_names)))
         for name in ("labels", "split", "class_names"):
             object.__setattr__(self, name, getattr(table, name))
 
@@ -133,7 +135,6 @@ class GraphSet(Described):
             labels,
             feature_names=first.feature_names,
             node_ids=[one for graph in graphs for one in graph.node_ids or ()] if named else None,
-            preparation=first.preparation,
             **options,
         )
 
@@ -218,23 +219,15 @@ class GraphSet(Described):
         """The graphs of these indices, in this order, without a split."""
         chosen = np.atleast_1d(np.asarray(graphs))
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
-        if not sp.issparse(self.adjacency):  # on disk
-            graphs = [self.graph(i) for i in chosen.tolist()]
-            own = {"class_names": self.class_names or None, "split": Split(), "name": self.name}
-            return self.from_graphs(graphs, self.table.labels[chosen], **own)
-        sizes = self.sizes[chosen]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        nodes = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
-        ids, names = self.graph_ids, self.node_ids
-        return dataclasses.replace(
-            self,
-            adjacency=self.adjacency[nodes][:, nodes],
-            features=self.features[nodes],
-            offsets=offsets,
-            labels=self.table.labels[chosen],
+        ids = self.graph_ids
+        return self.from_graphs(
+            [self.graph(i) for i in chosen.tolist()],
+            self.table.labels[chosen],
             split=Split(),
+            class_names=self.class_names or None,
             graph_ids=None if ids is None else [ids[i] for i in chosen.tolist()],
-            node_ids=None if names is None else [names[i] for i in nodes.tolist()],
+            name=self.name,
+            preparation=self.preparation,
         )
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:

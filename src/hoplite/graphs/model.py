@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import scipy.sparse as sp
 
 from hoplite.errors import ModelFileError
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.pooling import FAMILIES, Pooling, find_family
+from hoplite.models.alignment import aligned_columns, in_columns
 from hoplite.models.trained import TrainedModel
 from hoplite.preparation import Preparation
 from hoplite.tasks import Task
@@ -100,22 +102,12 @@ class GraphModel:
 
     def pooled(self, graphs: GraphSet) -> Graph:
         """Phi of the graphs, (G, width), as the features of nodes without edges."""
-        names = graphs.feature_names
-        if self.feature_names is not None and names is not None:
-            missing = [name for name in self.feature_names if name not in names]
-            if missing:
-                raise ModelFileError(
-                    f"{graphs.name} has no feature {missing[0]!r}, which the model was trained on."
-                )
-            if tuple(names) != self.feature_names:
-                place = {name: j for j, name in enumerate(names)}
-                columns = [place[name] for name in self.feature_names]
-                graphs = dataclasses.replace(
-                    graphs,
-                    features=graphs.features[:, columns],
-                    feature_names=self.feature_names,
-                )
-        self.pooling.check(graphs)
+        columns = aligned_columns(graphs, self.pooling.num_features, self.feature_names)  # pyright: ignore[reportArgumentType]
+        if columns is not None:
+            own: Any = graphs.features
+            features = in_columns(own.toarray() if sp.issparse(own) else own, columns)
+            names = self.feature_names
+            graphs = dataclasses.replace(graphs, features=features, feature_names=names)
         return PooledGraphs.of(graphs, self.pooling)
 
     def logits(self, graphs: GraphSet) -> np.ndarray:

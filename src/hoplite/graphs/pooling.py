@@ -104,14 +104,6 @@ class Pooling(ABC):
         """What of ``amounts``, the parts of the columns, belongs to no node."""
         return 0.0
 
-    def check(self, graphs: GraphSet) -> None:
-        """GraphError unless the graphs have the features that it was fitted to."""
-        if graphs.num_features != self.num_features:
-            raise GraphError(
-                f"{graphs.name} has {graphs.num_features:,} features of nodes and the model needs "
-                f"{self.num_features:,}; give the columns of its training."
-            )
-
     def _need(self, name: str, kinds: str, ndim: int) -> np.ndarray:
         array = self.state.get(name)
         if array is None or array.ndim != ndim or array.dtype.kind not in kinds:
@@ -221,7 +213,6 @@ class HopPooling(Pooling):
 
     def hop_blocks(self, graphs: GraphSet) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """Ranges of graphs, the offsets of their nodes (g + 1,), and their hops (k + 1, n, d)."""
-        self.check(graphs)
         inputs = self.inputs
         for part, block in graphs.blocks(self.width * (self.settings.hops + 1)):
             source = block.with_features(inputs.matrix(block))
@@ -282,16 +273,11 @@ class Hops(HopPooling):
         return float(amounts[-1])
 
     def names(self, feature_names: list[str]) -> list[str]:
-        own = self.inputs.names(feature_names)
-        return [
-            *(
-                f"{what} of hop {i}: {name}"
-                for what in ("sum", "mean")
-                for i in range(self.settings.hops + 1)
-                for name in own
-            ),
-            "log nodes",
-        ]
+        return [*self._hop_names(feature_names, "sum", "mean"), "log nodes"]
+
+    def _hop_names(self, feature_names: list[str], *pools: str) -> list[str]:
+        own, hops = self.inputs.names(feature_names), range(self.settings.hops + 1)
+        return [f"{pool} of hop {i}: {name}" for pool in pools for i in hops for name in own]
 
 
 class Pool(Hops):
@@ -315,13 +301,8 @@ class Pool(Hops):
         return np.hstack([first, *most, *deviation])
 
     def names(self, feature_names: list[str]) -> list[str]:
-        own = self.inputs.names(feature_names)
-        return super().names(feature_names) + [
-            f"{what} of hop {i}: {name}"
-            for what in ("maximum", "deviation")
-            for i in range(self.settings.hops + 1)
-            for name in own
-        ]
+        more = self._hop_names(feature_names, "maximum", "deviation")
+        return super().names(feature_names) + more
 
 
 def group_sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -447,7 +428,6 @@ class Colours(Pooling):
             raise ModelFileError("the colours of the model are not sorted.")
 
     def features(self, graphs: GraphSet) -> sp.csr_array:
-        self.check(graphs)
         counts, colours = self.counts(graphs), self.state["colours"]
         place = np.searchsorted(colours, counts.colour)
         known = place < len(colours)

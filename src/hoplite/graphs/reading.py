@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import check_number
-from hoplite.errors import ConfigError, DatasetError, GraphError, plural, some_of
+from hoplite.errors import (
+    ConfigError,
+    DatasetError,
+    GraphError,
+    HopliteError,
+    plural,
+    require_extra,
+    some_of,
+)
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS, Graph, Split
 from hoplite.graphs.files import FILE, open_graph_files
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.io.array_files import NpzFile
-from hoplite.io.convert import array_of, coded_labels
+from hoplite.io.convert import array_of, coded_labels, networkx_graph
 from hoplite.io.npz import narrow, open_npz
 from hoplite.io.sources import (
     Table,
@@ -32,9 +39,7 @@ from hoplite.io.sources import (
     empty_table,
     frame_table,
     is_database,
-    is_duckdb,
     is_frame,
-    is_sqlite,
     literal,
     open_tables,
     table_files,
@@ -42,6 +47,7 @@ from hoplite.io.sources import (
 from hoplite.io.splits import stratified_split
 from hoplite.io.tables import NodeTable, Reading, check_tables, id_sql, read_pairs, require_columns
 from hoplite.labels import known_labels
+from hoplite.preparation import Preparation, TableOptions
 
 STEMS = ("graphs", "nodes", "edges")
 GRAPH = "graph"  # the column of all three tables
@@ -60,13 +66,12 @@ def is_graph_set(source: Any) -> bool:
         return False
     path = Path(source)
     try:
-        if path.is_dir():
-            on_disk = (path / FILE).is_file()
-            return on_disk or _is_tables(path) or any(path.glob(f"*{TU_MEMBERS}"))
-        if path.suffix.lower() == ".npz" and path.is_file():
+        if path.is_dir() and ((path / FILE).is_file() or any(path.glob(f"*{TU_MEMBERS}"))):
+            return True
+        if path.suffix.lower() == ".npz":
             with open_npz(path) as file:
                 return "node_counts" in file
-        return _has_table(path, "graphs")
+        return _is_tables(path)
     except (DatasetError, OSError):
         return False  # whoever reads it says what is wrong
 
@@ -123,7 +128,7 @@ def _load(
         return _from_list(source, labels, prepare, options)
     if isinstance(source, str | os.PathLike) and (Path(source) / FILE).is_file():
         return open_graph_files(Path(source))
-    if isinstance(source, list | tuple) or _is_tables(source):
+    if isinstance(source, list | tuple) or _is_tables(Path(source)):
         return _read_tables(source, prepare, options)
     path = Path(source)
     if path.is_dir():
@@ -136,23 +141,17 @@ def _load(
     )
 
 
-def _is_tables(source: Any) -> bool:
-    tables = table_files(Path(source), "graphs")
-    return is_database(source) or any(path.name != FILE for path in tables)
-
-
-def _has_table(path: Path, name: str) -> bool:
-    if is_sqlite(path):
-        with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as database:
-            names = database.execute("SELECT name FROM sqlite_master").fetchall()
-        database.close()
-    elif is_duckdb(path):
-        with Workspace() as work, work.clear_errors(str(path)):
-            work.rows(f"ATTACH {literal(str(path.resolve()))} AS source (READ_ONLY)")
-            names = work.rows("SELECT table_name FROM information_schema.tables")
-    else:
+def _is_tables(path: Path) -> bool:
+    """Whether a folder or a database has a table ``graphs``."""
+    if path.is_dir() and not any(one.name != FILE for one in table_files(path, "graphs")):
         return False
-    return (name,) in names
+    if not path.is_dir() and not is_database(path):
+        return False
+    try:
+        with Workspace() as work:
+            return bool(open_tables(work, path, TableOptions(), ["graphs"]))
+    except HopliteError:
+        return False
 
 
 # --------------------------------------------------------------------------------- tables
@@ -176,12 +175,12 @@ def _table_set(work: Workspace, tables: Sequence[Table], reading: Reading, name:
     graphs, nodes, edges = tables
     for table in tables:
         require_columns(table, [GRAPH])
-    label, plain = reading.options.label, dataclasses.replace(reading.options, id=GRAPH, drop=())
-    plain = dataclasses.replace(plain, only=(), text=())
+    label = reading.options.label
+    plain = dataclasses.replace(reading.options, id=GRAPH, drop=(), only=(), text=())
     others = [one for one in graphs.names if one not in (GRAPH, label, "split")]
-    known = Reading(dataclasses.replace(reading.preparation, options=plain, columns=None))
-    known = dataclasses.replace(known, needs_label=reading.needs_label)
-    found = NodeTable(work, graphs.without(*others), _no_edges(reading), known)
+    known = Reading(Preparation(plain), needs_label=reading.needs_label)
+    no_edges = empty_table("edges", dict.fromkeys(reading.options.ends, "VARCHAR"))
+    found = NodeTable(work, graphs.without(*others), no_edges, known)
     labels, class_names = found.labels()
     split, ids = found.split(labels, None), [*map(str, found.pieces("id"))]
     whole = found.integer_ids
@@ -262,10 +261,6 @@ def _fitted(
     return dataclasses.replace(reading, preparation=dataclasses.replace(prepared, options=options))
 
 
-def _no_edges(reading: Reading) -> Table:
-    return empty_table("edges", dict.fromkeys(reading.options.ends, "VARCHAR"))
-
-
 def _forget(work: Workspace) -> None:
     """Remove what :class:`NodeTable` makes, for the next one."""
     for what in ("VIEW ids", "TABLE cells", "TABLE old_ids"):
@@ -315,61 +310,37 @@ def _from_pyg(data: Any) -> Graph:
 def _from_named(
     graphs: Sequence[Any], labels: Any, prepare: Any, options: Mapping[str, Any]
 ) -> GraphSet:
-    """Graphs whose nodes have attributes, as three tables."""
-    columns: dict[str, list[Any]] = {GRAPH: [], "id": []}
-    edges: list[tuple[int, str, str, Any]] = []
-    own: list[Any] = []
-    for g, graph in enumerate(graphs):
-        nodes, links, label = _named_parts(graph)
-        own.append(label)
-        start = len(columns["id"])
-        columns[GRAPH] += [g] * len(nodes)
-        columns["id"] += [*map(str, nodes)]
-        for name in {name for data in nodes.values() for name in data} - {GRAPH, "id"}:
-            cells = columns.setdefault(str(name), [])
-            cells += [None] * (start - len(cells))
-            cells += [data.get(name) for data in nodes.values()]
-        edges += [(g, str(u), str(v), weight) for u, v, weight in links]
-    count = len(columns["id"])
-    for cells in columns.values():
-        cells += [None] * (count - len(cells))
-    labels = own if labels is None else list(labels)
-    table: dict[str, Any] = {GRAPH: np.arange(len(graphs))}
-    if any(one is not None for one in labels):
-        table["label"] = _objects(labels)
-    of_graph, source, target, weight = zip(*edges, strict=True) if edges else ((),) * 4
-    links = {GRAPH: np.array(of_graph, np.int64)}
-    links |= {"source": _objects(source), "target": _objects(target)}
-    if any(one is not None for one in weight):
-        links["weight"] = np.array([1.0 if one is None else float(one) for one in weight])
-    chosen = {name: value for name, value in options.items() if value is not None}
-    reading = Reading.of(getattr(prepare, "preparation", prepare), chosen)
-    frames = (table, {name: _objects(cells) for name, cells in columns.items()}, links)
-    with Workspace() as work:
-        made = [frame_table(work, frame, stem) for frame, stem in zip(frames, STEMS, strict=True)]
-        return _table_set(work, made, reading, "graphs")
+    """Graphs whose nodes have attributes, as one graph of NetworkX."""
+    require_extra("convert", "a list of graphs", "networkx")
+    import networkx as nx
+
+    if labels is None:
+        labels = [_label_of(one) for one in graphs]
+        labels = labels if any(one is not None for one in labels) else None
+    plain = [one if isinstance(one, nx.Graph) else one.to_networkx() for one in graphs]
+    chosen = {"label": None, "split": None, "prepare": getattr(prepare, "preparation", prepare)}
+    chosen |= {name: value for name, value in options.items() if value is not None}
+    block = nx.disjoint_union_all(plain)
+    for data in block.nodes.values():
+        data.pop("_igraph_index", None)
+    whole = networkx_graph(block, **chosen)
+    codes, names = coded_labels(labels, options.get("task"))
+    return GraphSet(
+        whole.adjacency,
+        whole.features,
+        np.cumsum([0, *map(len, plain)]),
+        codes,
+        class_names=names,
+        feature_names=whole.feature_names,
+        node_ids=[name for one in plain for name in one.nodes],
+        preparation=whole.preparation,
+    )
 
 
-def _named_parts(graph: Any) -> tuple[dict[Any, dict], Iterable[tuple[Any, Any, Any]], Any]:
-    """The attributes of the nodes, the edges with their weights, and the label of a graph."""
+def _label_of(graph: Any) -> Any:
     if _library(graph) == "networkx":
-        links = ((u, v, data.get("weight")) for u, v, data in graph.edges(data=True))
-        return dict(graph.nodes(data=True)), links, graph.graph.get("label")
-    names = graph.vs["name"] if "name" in graph.vs.attributes() else range(graph.vcount())
-    nodes = {
-        name: {key: value for key, value in vertex.attributes().items() if key != "name"}
-        for name, vertex in zip(names, graph.vs, strict=True)
-    }
-    ids = list(nodes)
-    weighted = "weight" in graph.es.attributes()
-    links = ((ids[e.source], ids[e.target], e["weight"] if weighted else None) for e in graph.es)
-    return nodes, links, graph["label"] if "label" in graph.attributes() else None
-
-
-def _objects(values: Sequence[Any]) -> np.ndarray:
-    found = np.empty(len(values), object)
-    found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return found
+        return graph.graph.get("label")
+    return graph["label"] if "label" in graph.attributes() else None
 
 
 # ---------------------------------------------------------------------------------- files
@@ -397,49 +368,55 @@ def read_tu(folder: str | Path) -> GraphSet:
             raise DatasetError(f"{path} cannot be read: {error}.") from None
 
     members, pairs = table("graph_indicator"), table("A")
-    if members is None or pairs is None or (pairs.size and pairs.shape[1] != 2):
-        raise DatasetError(f"{folder} has no {name}_A.txt with two columns.")
-    owner, n = members[:, 0] - 1, len(members)
-    if (np.diff(owner) < 0).any() or owner[0] < 0:
-        raise DatasetError(f"{name}{TU_MEMBERS} must grow from 1, graph after graph.")
-    labels = table("graph_labels")
-    values = None if labels is None else labels[:, 0]
-    classes = None
-    if values is not None:
-        classes, values = np.unique(values, return_inverse=True)
-    elif (numbers := table("graph_attributes", np.float64)) is not None:
-        values = numbers[:, 0]
-    count = int(owner[-1]) + 1 if values is None else len(values)
-    columns, titles = [], []
-    tags, attributes = table("node_labels"), table("node_attributes", np.float32)
+    if members is None or pairs is None:
+        raise DatasetError(f"{folder} has no {name}_A.txt.")
+    owner, labels = members[:, 0] - 1, table("graph_labels")
+    classes, values = None, table("graph_attributes", np.float64)
+    values = None if values is None else values[:, 0]
+    if labels is not None:
+        classes, values = np.unique(labels[:, 0], return_inverse=True)
+    sizes = np.bincount(owner.clip(0), minlength=0 if values is None else len(values))
+    tags = table("node_labels")
+    try:
+        if (np.diff(owner) < 0).any() or owner.min(initial=0) < 0:
+            raise ValueError(f"{name}{TU_MEMBERS} must grow from 1, graph after graph")
+        columns = _columns(owner.size, tags, table("node_attributes", np.float32), None)
+        block = Graph.from_edges(pairs - 1, columns[0], feature_names=columns[1])
+    except ValueError as error:
+        raise DatasetError(f"{folder} is damaged: {error}.") from None
+    names = None if classes is None else [str(one) for one in classes]
+    return _set_of(block, sizes, values, class_names=names, name=name)
+
+
+def _columns(
+    nodes: int, tags: np.ndarray | None, numbers: np.ndarray | None, values: np.ndarray | None
+) -> tuple[np.ndarray, list[str]]:
+    """X and its names: one-hot columns for every column of tags, then the numbers."""
+    columns, names = [np.empty((nodes, 0), np.float32)], []
     for j, tag in enumerate([] if tags is None else tags.T):
         found, codes = np.unique(tag, return_inverse=True)
         columns.append(np.eye(len(found), dtype=np.float32)[codes])
-        titles += [f"tag{j or ''}={value}" for value in found]
-    if attributes is not None:
-        columns.append(attributes)
-        titles += [f"attribute{j}" for j in range(attributes.shape[1])]
-    if any(len(column) != n for column in columns) or owner[-1] >= count:
-        raise DatasetError(f"the files of {folder} differ in their numbers of nodes or graphs.")
-    features = np.hstack([np.empty((n, 0), np.float32), *columns])
-    block = Graph.from_edges(pairs - 1, features)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))])
-    return GraphSet(
-        block.adjacency,
-        features,
-        offsets,
-        values,
-        class_names=None if classes is None else [str(one) for one in classes],
-        feature_names=titles,
-        name=name,
-    )
+        titles = found if values is None else [values[one] for one in found]
+        names += [f"tag{j or ''}={value}" for value in titles]
+    if numbers is not None:
+        columns.append(numbers)
+        names += [f"attribute{j}" for j in range(numbers.shape[1])]
+    if any(len(column) != nodes for column in columns):
+        raise ValueError(f"there are not {nodes:,} nodes with features")
+    return np.hstack(columns), names
+
+
+def _set_of(block: Graph, sizes: np.ndarray, labels: Any, **more: Any) -> GraphSet:
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    names = more.pop("feature_names", None) or block.feature_names
+    return GraphSet(block.adjacency, block.features, offsets, labels, feature_names=names, **more)
 
 
 def write_graphs(path: str | Path, graphs: GraphSet) -> None:
     """Write a set to a ``.npz`` file of plain arrays, which :func:`load_graphs` reads.
 
     ``node_counts`` and ``edge_counts`` (G,), ``edge_source`` and ``edge_target`` (e,) within a
-    graph, ``edge_weights`` if there are any, ``features`` (n, d), ``graph_labels``,
+    graph, ``edge_weights`` if there are any, ``node_attributes`` (n, d), ``graph_labels``,
     ``class_names``, ``feature_names``, ``graph_ids``, and ``split`` (1, G): 0 training,
     1 validation, 2 test, 3 none of them.
     """
@@ -456,7 +433,7 @@ def write_graphs(path: str | Path, graphs: GraphSet) -> None:
         "edge_counts": narrow(np.bincount(owner, minlength=len(graphs))),
         "edge_source": narrow(rows - graphs.offsets[owner]),
         "edge_target": narrow(columns - graphs.offsets[owner]),
-        "features": features.toarray() if sp.issparse(features) else np.asarray(features),
+        "node_attributes": features.toarray() if sp.issparse(features) else np.asarray(features),
         "graph_labels": graphs.table.labels,
         "split": parts,
     }
@@ -472,8 +449,8 @@ def write_graphs(path: str | Path, graphs: GraphSet) -> None:
 def read_npz_graphs(path: str | Path, *, split: int | None = None) -> GraphSet:
     """Read a ``.npz`` file of :func:`write_graphs`; nothing is unpickled.
 
-    Also ``node_tags`` (n,) and ``node_attributes`` (n, a) are features, tags as one-hot columns,
-    and ``class_values`` and ``tag_values`` names. ``split`` chooses a row of the splits.
+    Also ``node_tags`` (n,) are features, as one-hot columns, and ``class_values`` and
+    ``tag_values`` are names. ``split`` chooses a row of the splits.
     """
     with open_npz(path, "write it with hoplite.graphs.write_graphs") as file:
         return _npz_set(file, Path(path).stem, split)
@@ -491,43 +468,21 @@ def _npz_set(file: NpzFile, name: str, split: int | None) -> GraphSet:
     for end in ends:
         if len(end) != len(owner) or ((end < 0) | (end >= counts[owner])).any():
             raise ValueError("an edge ends outside its graph")
-    n = int(offsets[-1])
-    columns, titles = [np.empty((n, 0), np.float32)], []
-    if "features" in file:
-        columns.append(file.read("features", "f", 2))
-        titles += _texts(file, "feature_names") or [f"x{j}" for j in range(columns[-1].shape[1])]
-    if "node_tags" in file:
-        tags = file.read("node_tags", "iu", 1).astype(np.int64)
-        width = int(tags.max(initial=-1)) + 1
-        if tags.min(initial=0) < 0 or width > 1 << 16:
-            raise ValueError("node_tags must be 0, 1, .. 65,535")
-        columns.append(np.eye(width, dtype=np.float32)[tags])
-        values = file.read("tag_values", "iu", 1).tolist() if "tag_values" in file else range(width)
-        titles += [f"tag={value}" for value in list(values)[:width]]
-    if "node_attributes" in file:
-        columns.append(file.read("node_attributes", "f", 2))
-        titles += [f"attribute{j}" for j in range(columns[-1].shape[1])]
+    tags = file.read("node_tags", "iu", 1)[:, None] if "node_tags" in file else None
+    values = file.read("tag_values", "iu", 1) if "tag_values" in file else None
+    numbers = file.read("node_attributes", "f", 2) if "node_attributes" in file else None
+    if tags is not None and values is not None and not 0 <= tags.min() <= tags.max() < len(values):
+        raise ValueError("node_tags and tag_values do not fit together")
+    features, titles = _columns(int(offsets[-1]), tags, numbers, values)
     weights = file.read("edge_weights", "f", 1) if "edge_weights" in file else None
-    shift = offsets[owner]
-    block = Graph.from_edges(
-        np.column_stack([end + shift for end in ends]), np.hstack(columns), weights=weights
-    )
+    pairs = np.column_stack([end + offsets[owner] for end in ends])
+    block = Graph.from_edges(pairs, features, weights=weights, feature_names=titles)
     labels = file.read("graph_labels", "iuf", 1, 2) if "graph_labels" in file else None
-    labels = labels.astype(np.int64) if labels is not None and labels.dtype.kind == "u" else labels
     names = _texts(file, "class_names")
     if names is None and "class_values" in file:
         names = [str(one) for one in file.read("class_values", "iu", 1).tolist()]
-    made = GraphSet(
-        block.adjacency,
-        block.features,
-        offsets,
-        labels,
-        Split(),
-        names,
-        titles,
-        _texts(file, "graph_ids"),
-        name=name,
-    )
+    texts = {what: _texts(file, what) for what in ("feature_names", "graph_ids")}
+    made = _set_of(block, counts, labels, split=Split(), class_names=names, name=name, **texts)
     if labels is None:
         return made
     if "split" not in file:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hoplite.config import Checked, TrainingConfig
-from hoplite.errors import ConfigError, HopliteWarning, check_choice, nearest_hint
+from hoplite.errors import ConfigError, HopliteWarning, check_choice
 from hoplite.formatting import Described, Description, Table
 from hoplite.graph import Split
 from hoplite.graphs.graph_set import GraphSet
@@ -191,11 +191,8 @@ def candidates_of(grid: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any]) -
 
 
 def _settings(kind: type[Checked], options: Mapping[str, Any]) -> Any:
-    known = [one.name for one in dataclasses.fields(kind)]
     for name in options:
-        if name not in known:
-            check_choice("option", name, [*known, *TRAINING]) if name not in TRAINING else None
-            raise ConfigError(f"{name!r} is not an option.{nearest_hint(name, known)}")
+        check_choice("the option", name, [one.name for one in dataclasses.fields(kind)])
     return kind(**options)
 
 
