@@ -73,7 +73,7 @@ def predictions(
     True for a bar while the batches are made, or called with what is done and its share.
     """
     data = converted(data, prepare=model)
-    most = None if coverage is None else model.set_quantile(coverage, by_class=by_class)
+    sets = None if coverage is None else model.set_maker(data, coverage, by_class=by_class)
     if proba and not model.task.has_classes:
         raise ConfigError("requires classes, but the model predicts numbers.", "proba")
     pieces = model.logit_rows(data, memory=memory)
@@ -94,8 +94,8 @@ def predictions(
         found |= model.task.columns(logits, model.class_names)
         if pairs:
             found |= _runners_up(model, logits)
-        if most is not None:
-            found |= model.task.set_columns(logits, model.class_names, most)
+        if sets is not None:
+            found |= model.task.set_columns(sets(nodes, logits), model.class_names)
         if edges is not None:
             found["neighbours"] = np.diff(edges.indptr(nodes.start, nodes.stop))
         if parts is not None:

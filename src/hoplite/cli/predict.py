@@ -146,6 +146,9 @@ def predict(
             f"Sets that cover {100 * (sets or 0):g} %{each}: {mean:.2f} labels on average; "
             f"{sizes[1]:,} of one, {sizes[0]:,} of none"
         )
+        if model.fold_models is not None and data.stored is None:
+            least = max(0.0, 200 * (sets or 0) - 100)
+            console.print_line(f"They are made by CV+, which guarantees {least:g} % at least")
     console.print_line(f"Table: {out}")
     if written < tally.rows:
         console.print_line(f"It has the first {plural(written, what)} by {order.column}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from hoplite.models.alignment import (
 )
 from hoplite.models.correct_smooth import CorrectSmooth
 from hoplite.models.export import hop_arrays, hop_module, write_onnx
+from hoplite.models.fold_models import FoldModels, is_of_fold
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
 from hoplite.models.neighbours import NeighbourLabels
@@ -79,6 +80,7 @@ class TrainedModel:
     node_index : the nodes that labels inside belong to, if it keeps some
     correct_smooth : what is made of its outputs by the labels of its training nodes, if anything
     neighbours : the labels of its training nodes, if it reads those of neighbours
+    fold_models : the models of the folds, if they are kept, for prediction sets
     """
 
     config: ModelConfig
@@ -93,6 +95,7 @@ class TrainedModel:
     node_index: NodeIndex | None = None
     correct_smooth: CorrectSmooth | None = None
     neighbours: NeighbourLabels | None = None
+    fold_models: FoldModels | None = None
 
     @property
     def num_classes(self) -> int:
@@ -278,13 +281,29 @@ class TrainedModel:
         Of classes bool (n, m): which are in a node's set; it may have several, or none. Of numbers
         (n, 2): the ends of an interval. They are made by split conformal prediction on the
         validation nodes of the training, see :class:`hoplite.tasks.Conformal`; ConfigError if it
-        had none. The guarantee is for a model that has not learned from these nodes. After
-        cross-validation, whose scores are out-of-fold, and after a refit, whose scores are those of
+        had none. The guarantee is for a model that has not learned from these nodes.
+
+        After cross-validation the sets are made by CV+ from the models of all folds, if these are
+        kept in ``fold_models``: then they cover at least ``2 coverage - 1``, and mostly about
+        ``coverage``. Without them, from a hop store, and after a refit, whose scores are those of
         the model before it, the model has learned from all labels: the coverage is approximate.
         With ``by_class`` the nodes of every class are covered so; without, they are in the mean.
         """
-        most = self.set_quantile(coverage, by_class=by_class)
-        return self.task.sets(self.logits(data), most)
+        data = converted(data, prepare=self)
+        logits = self.logits(data)
+        return self.set_maker(data, coverage, by_class=by_class)(range(len(logits)), logits)
+
+    def set_maker(
+        self, data: NodeData, coverage: float, *, by_class: bool = False
+    ) -> Callable[[range, np.ndarray], np.ndarray]:
+        """The function from a range of nodes of ``data`` and their logits to their sets."""
+        most, folds = self.set_quantile(coverage, by_class=by_class), self.fold_models
+        if folds is None or data.stored is not None:
+            return lambda nodes, logits: self.task.sets(logits, most)
+        models = (replace(self, weights=own, fold_models=None) for own in folds.weights)
+        outputs = [model.logits(data) for model in models]
+        found = folds.sets(self.task, outputs, coverage, by_class=by_class)
+        return lambda nodes, logits: found[nodes.start : nodes.stop]
 
     def set_quantile(self, coverage: float, *, by_class: bool = False) -> float | np.ndarray:
         """How strange a label may be in the sets of this coverage, see :meth:`Task.strangeness`.
@@ -362,7 +381,8 @@ class TrainedModel:
         """
         shared = {name: getattr(self, name) for name in SAVED}
         model = ModelFile(self.config.as_dict(), module=self.config.kind.source(), **shared)
-        write_folder(folder, model, self.weights, result, overwrite=overwrite)
+        kept = {} if self.fold_models is None else self.fold_models.arrays()
+        write_folder(folder, model, self.weights | kept, result, overwrite=overwrite)
         return Path(folder)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -395,8 +415,12 @@ class TrainedModel:
     @classmethod
     def load(cls, folder: str | Path) -> TrainedModel:
         """Read a model that ``save`` wrote; anything else raises ModelFileError."""
-        found, weights = read_folder(folder, _shapes)
-        return cls(found.config, weights, **{name: getattr(found, name) for name in SAVED})
+        found, arrays = read_folder(folder, _shapes)
+        weights = {name: value for name, value in arrays.items() if not is_of_fold(name)}
+        others = {name: value for name, value in arrays.items() if is_of_fold(name)}
+        kept = FoldModels.of_arrays(others, [*weights]) if others else None
+        shared = {name: getattr(found, name) for name in SAVED}
+        return cls(found.config, weights, fold_models=kept, **shared)
 
     def _model(self) -> Any:
         return build_model(self.config, self.num_features, self.num_classes, self.relations)
@@ -439,13 +463,15 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
 
 def _shapes(found: ModelFile, there: Shapes) -> Shapes | None:
     """The shapes that the weights must have; None if those that are there are far too few."""
-    held = sum(math.prod(shape) for shape in there.values())
+    own = {name: shape for name, shape in there.items() if not is_of_fold(name)}
+    held = sum(math.prod(shape) for shape in own.values())
     spreads_labels = issubclass(found.config.kind, LabelModel)
     if not spreads_labels and found.num_features > held + MAX_IDLE:
         return None
     model = build_model(found.config, found.num_features, len(found.class_names), found.relations)
     try:
-        return model.expected(there, 0 if found.node_index is None else found.node_index.count)
+        expected = model.expected(own, 0 if found.node_index is None else found.node_index.count)
+        return expected | FoldModels.shapes(expected, there)
     except ConfigError:  # too large for any memory
         return None
 

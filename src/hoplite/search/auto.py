@@ -660,6 +660,7 @@ class _Choice:
         return dataclasses.replace(
             model,
             weights=model.weights | {"theta": wide},
+            fold_models=None,  # which have not these columns
             num_features=graph.num_features,
             feature_names=graph.feature_names or None,
             preparation=graph.preparation,

@@ -205,8 +205,8 @@ class Task(ABC):
         """
         raise NotImplementedError
 
-    def set_columns(self, logits: np.ndarray, names: Sequence[str], most: Any) -> dict[str, Any]:
-        """:meth:`sets` as columns of a table of predictions, as :meth:`columns` are."""
+    def set_columns(self, sets: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+        """What :meth:`sets` gives as columns of a table of predictions, as :meth:`columns` are."""
         return {}
 
     @property

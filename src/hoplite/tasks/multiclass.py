@@ -162,13 +162,12 @@ class Multiclass(Task):
         """
         return self.link(logits) >= 1 - most - NEAR
 
-    def set_columns(self, logits: np.ndarray, names: Sequence[str], most: Any) -> dict[str, Any]:
+    def set_columns(self, sets: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         """``set``, the names as ``a|b``, with ``\\|`` for a | in one, and its ``set_size``."""
-        inside = self.sets(logits, most)
         shown = np.array(set_names(names), object)
-        kinds, which = np.unique(inside, axis=0, return_inverse=True)
+        kinds, which = np.unique(sets, axis=0, return_inverse=True)
         texts = np.array([JOINT.join(shown[kind]) for kind in kinds], object)
-        return {"set": texts[which.ravel()], "set_size": inside.sum(axis=1)}
+        return {"set": texts[which.ravel()], "set_size": sets.sum(axis=1)}
 
     @property
     def chosen_threshold(self) -> tuple[int, float] | None:

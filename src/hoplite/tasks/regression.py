@@ -111,9 +111,9 @@ class Regression(Task):
         """f(z) - most and f(z) + most: (n, 2)."""
         return self.link(logits) + np.array([-most, most])
 
-    def set_columns(self, logits: np.ndarray, names: Sequence[str], most: Any) -> dict[str, Any]:
+    def set_columns(self, sets: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         """``low`` and ``high``, the ends of the interval."""
-        low, high = self.sets(logits, most).T
+        low, high = sets.T
         return {"low": low, "high": high}
 
     def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:

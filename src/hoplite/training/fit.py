@@ -149,7 +149,7 @@ def fit(
             results = [one.result for one in crossed]
             if not quiet:
                 require_result(results)
-            return [scored_run(shared, one.result, None, score, one.outputs) for one in crossed]
+            return [scored_run(shared, one.result, None, score, one) for one in crossed]
         trained = {name: part for name, part in shared.sets.items() if name != "test"}
         if record_test and "test" in shared.sets:
             trained["test"] = shared.sets["test"]

@@ -24,6 +24,8 @@ import numpy as np
 
 from hoplite.config import TrainingConfig
 from hoplite.labels import kind_of
+from hoplite.models.base import Weights
+from hoplite.models.fold_models import MAX_NUMBERS
 from hoplite.tasks import LOSS, Metric, Task
 from hoplite.training.runs import Report, Run, RunResult, train_runs, with_neighbours
 from hoplite.training.sets import NodeSet
@@ -33,10 +35,16 @@ MAX_FOLDED = 10_000  # labels that folds are made of; beyond, one of them is eno
 
 
 class CrossValidated(NamedTuple):
-    """The final training, with the mean curves of the folds, and the out-of-fold outputs (N, m)."""
+    """The final training, with the mean curves of the folds, and the out-of-fold outputs (N, m).
+
+    And the fold of every node (N,), and the weights that made its outputs, one for each fold; none
+    if they are many, or if the folds' models have other features or read labels of neighbours.
+    """
 
     result: RunResult
     outputs: np.ndarray
+    folds: np.ndarray
+    weights: tuple[Weights, ...] = ()
 
 
 def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
@@ -157,8 +165,21 @@ def cross_validate(
             inside, (own_model, own_source) = numbers == fold, used[fold]
             seen = with_neighbours(own_model, own_source, train.at(~inside), task)
             outputs[inside] = _outputs(own_model, seen, part, epoch, train.nodes[inside])
-        found.append(CrossValidated(_joined(runs[i], result, parts, epoch), outputs))
+        alike = final and not model.config.neighbour_labels
+        alike = alike and all(own_source is source for _, own_source in used)
+        weights = _fold_weights(parts, epoch) if alike else ()
+        joined = _joined(runs[i], result, parts, epoch)
+        found.append(CrossValidated(joined, outputs, numbers, weights))
     return found
+
+
+def _fold_weights(parts: Sequence[RunResult], epoch: int) -> tuple[Weights, ...]:
+    """Those that :func:`_outputs` are made with; none if they are too many to keep, or unknown."""
+    if parts[0].outputs and not all(part.path for part in parts):
+        return ()
+    found = tuple(part.path[epoch - 1] if part.path else part.weights for part in parts)
+    size = sum(value.size for weights in found for value in weights.values())
+    return found if 0 < size <= MAX_NUMBERS else ()
 
 
 def choose_epoch(parts: Sequence[RunResult], task: Task) -> int:

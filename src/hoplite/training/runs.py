@@ -25,6 +25,7 @@ from hoplite.engine.orders import free_memory
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
 from hoplite.models.base import Model, Weights
+from hoplite.models.fold_models import MAX_NUMBERS
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
 from hoplite.models.neighbours import neighbour_columns
@@ -89,6 +90,7 @@ class RunResult:
     history: dict[str, np.ndarray]  # per epoch: {train,val[,test]}_{loss, and the task's metrics}
     seconds: float
     outputs: Sequence[np.ndarray] = ()  # of optimizer "path": of the validation nodes, per epoch
+    path: Sequence[Weights] = ()  # and the weights, per epoch, if they are few
 
     def best(self, curve: str) -> float:
         """The value of a curve of the history at the best epoch; NaN if there is none."""
@@ -139,6 +141,7 @@ class _State:
         self.best_epoch, self.best_rank, self.best_loss = -1, -math.inf, math.inf
         self.epochs, self.diverged, self.running = 0, False, True
         self.outputs: list[np.ndarray] = []
+        self.path: list[Weights] = []
 
     def record(self, part: str, measured: Measured) -> None:
         """Add an epoch to the curves of a part."""
@@ -151,6 +154,8 @@ class _State:
         """Add an epoch to the curves of the scored parts."""
         if self.run.config.optimizer == "path" and "val" in outputs:
             self.outputs.append(outputs["val"])
+            if 2 * sum(value.size for value in self.best.values()) <= MAX_NUMBERS:
+                self.path.append(self.objective.weights())
         for part, logits in outputs.items():
             self.record(part, self.objective.measure(logits, self.problem.parts[part]))
         if self.computes_monitor:
@@ -189,7 +194,7 @@ class _State:
         history = {name: np.array(values) for name, values in self.curves.items()}
         return RunResult(
             self.run, self.best, self.best_epoch + 1, self.epochs, self.diverged, history, seconds,
-            self.outputs,
+            self.outputs, self.path,
         )  # fmt: skip
 
 

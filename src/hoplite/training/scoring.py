@@ -19,6 +19,7 @@ from hoplite.graph import Graph
 from hoplite.models import LabelModel
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.correct_smooth import CorrectSmooth
+from hoplite.models.fold_models import FoldModels
 from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.trained import SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.node_data import NodeData
@@ -29,6 +30,7 @@ from hoplite.training.sets import NodeSet, union
 
 if TYPE_CHECKING:
     from hoplite.training.fit import Fitted
+    from hoplite.training.folds import CrossValidated
 
 SCORED = ("val", "test")
 GROUPS = 20  # of nodes, for standard errors
@@ -158,16 +160,17 @@ def scored_run(
     result: RunResult,
     again: RunResult | None = None,
     score: Sequence[str] = SCORED,
-    out_of_fold: np.ndarray | None = None,
+    crossed: CrossValidated | None = None,
 ) -> ScoredRun:
     """A finished run with its model, scored on the nodes of the parts in ``score``.
 
     Scores are NaN without test nodes, without a result, or with outputs that are not finite. If the
     run was trained ``again`` on training and validation labels, the test nodes judge that model,
     and they alone: all that validation nodes choose and show is of the first training. After
-    cross-validation the outputs (N, m) of the training nodes that are ``out_of_fold`` stand for
-    those of validation nodes.
+    cross-validation the out-of-fold outputs of the training nodes, in ``crossed``, stand for those
+    of validation nodes.
     """
+    out_of_fold = None if crossed is None else crossed.outputs
     task, sets, settings = fitted.task, fitted.sets, result.run.config
     scores = {f"val_{metric.name}": result.best(f"val_{metric.name}") for metric in task.metrics}
     trained = _trained_model(fitted, result, scores)
@@ -190,6 +193,11 @@ def scored_run(
         if settings.threshold != "half" or after:
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
+        if crossed is not None and crossed.weights and task.has_sets:
+            labels, logits = outputs["val"]
+            nodes = [crossed.folds, labels, task.strangeness(labels, logits)]
+            kept = FoldModels(crossed.weights, np.column_stack(nodes).astype(np.float64))
+            trained = dataclasses.replace(trained, fold_models=kept)
     if again is not None:
         trained = _refitted(fitted, trained, again)
         last = [part for part in score if part == "test"]
