@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import numpy as np
-from measured import RESULTS, strongest
+from measured import RESULTS, epoch_ratios
 from svg import Chart, arrow, box, circle, drawing, legend, line, text
 
 import hoplite
@@ -162,37 +162,24 @@ def protocols(alt: str) -> str:
 
 
 def epoch(alt: str) -> str:
-    """Milliseconds of an epoch of LGC beside its peers, as the benchmark measured them."""
-    found = [strongest(peer) for peer in ("plain torch:", "TAGConv K=20, CSR:", "TAGConv K=20:")]
-    bars = [("Hoplite", milliseconds(found[0][1]))]
-    bars += [
-        (name, milliseconds(value)) for name, _, value in (c[2].partition(": ") for c in found)
-    ]
-    longest, parts = np.log10(max(value for _, value in bars)), []
-    for i, (name, value) in enumerate(bars):
-        y, width = 12 + 34 * i, 220 * np.log10(value * 1.6) / longest
-        parts += [text(138, y + 17, name, "label", "end")]
-        parts += [box(146, y, width, 24, "bar c0" if i == 0 else "bar", 3)]
-        parts += [text(153 + width, y + 17, f"{value:,.4g} ms", "label", "start")]
-    below = 34 * len(bars) + 26
-    parts += [
-        text(
-            146,
-            below,
-            "one epoch, each with 1 or 2 threads, as suits it; logarithmic",
-            "tick",
-            "start",
-        )
-    ]
-    return drawing(480, below + 10, parts, alt)
-
-
-def milliseconds(words: str) -> float:
-    """A time of a benchmark's table."""
-    number, unit = words.replace(",", "").split()[:2]
-    return float(number) * {"ms": 1, "s": 1e3}[unit]
+    """Speed of an epoch relative to plain torch, a bar for each measured case, from 0."""
+    ratios = epoch_ratios("plain torch")
+    parts, left, scale = [], 232, 180 / max(5.0, *ratios.values())
+    below = 26 * len(ratios) + 8
+    parts += [line(left + scale, 4, left + scale, below, "zero")]
+    for i, (case, ratio) in enumerate(ratios.items()):
+        y = 6 + 26 * i
+        parts += [text(left - 8, y + 15, case, "label", "end")]
+        parts += [box(left, y, scale * ratio, 20, "bar c0", 3)]
+        parts += [text(left + scale * ratio + 7, y + 15, f"{ratio:.1f} times", "label", "start")]
+    parts += [line(left, below, left + 5 * scale, below)]
+    for tick in range(6):
+        parts += [text(left + tick * scale, below + 16, str(tick), "tick")]
+    parts += [text(left + scale, below + 34, "1: as fast as plain torch", "tick")]
+    return drawing(480, below + 44, parts, alt)
 
 
 DRAWINGS: dict[str, Callable[[str], str]] = {
-    one.__name__: one for one in (bases, filters, spectra, learned, hops, orders, protocols, epoch)
+    draw.__name__: draw
+    for draw in (bases, filters, spectra, learned, hops, orders, protocols, epoch)
 }

@@ -34,22 +34,38 @@ def row(path: Path, case: str, peer: str = "") -> list[str]:
 
 def strongest(peer: str) -> list[str]:
     """The row of an epoch with the threads that suit the peer best."""
-    found = [
+    matches = [
         cells for cells in rows(BENCH) if cells[0].startswith(EPOCH) and cells[2].startswith(peer)
     ]
-    if not found:
+    if not matches:
         raise LookupError(
             f"{BENCH} has no row {EPOCH!r} with peer {peer!r}; run the benchmarks again."
         )
-    return min(found, key=lambda cells: float(cells[3].rstrip("x").replace(",", "")))
+    return min(matches, key=lambda cells: float(cells[3].rstrip("x").replace(",", "")))
 
 
-def said(path: Path, pattern: str) -> str:
-    """What a page says, as far as the pattern's first group goes."""
-    found = re.search(pattern, path.read_text(encoding="utf-8"))
-    if found is None:
-        raise LookupError(f"{path} says nothing like {pattern!r}; mend docs/_ext/measured.py.")
-    return found[1]
+def epoch_ratios(peer: str) -> dict[str, float]:
+    """How many times as fast as a peer an epoch is, by "MODEL, N hops, DATASET", set-up apart.
+
+    Of several numbers of threads, the one that suits the peer best.
+    """
+    ratios: dict[str, float] = {}
+    for case, _, other, ratio, _ in rows(BENCH):
+        dataset, *rest = re.sub(r", \d threads?", "", case).split(", ")
+        if dataset not in DATASETS or not other.startswith(peer) or "set-up" in case:
+            continue
+        title = "Hop blocks" if rest[0] == "blocks" else rest[0].upper()
+        name = ", ".join([title, *rest[1:], dataset.title()])
+        ratios[name] = min(float(ratio.rstrip("x")), ratios.get(name, float("inf")))
+    return dict(sorted(ratios.items(), key=lambda item: -item[1]))
+
+
+def search_text(path: Path, pattern: str) -> str:
+    """The pattern's first group in a page."""
+    match = re.search(pattern, path.read_text(encoding="utf-8"))
+    if match is None:
+        raise LookupError(f"{path} does not contain {pattern!r}; update docs/_ext/measured.py.")
+    return match[1]
 
 
 def accuracy(dataset: str, model: str = "lgc") -> str:
@@ -64,19 +80,21 @@ def accuracy(dataset: str, model: str = "lgc") -> str:
 def measured() -> dict[str, str]:
     """Every figure by its name."""
     product = row(BENCH, "233,000 nodes, 20M entries, 128 columns", "torch CSR")
-    found = {f"lgc_{name}": accuracy(name) for name in DATASETS}
-    found |= {
+    figures = {f"lgc_{name}": accuracy(name) for name in DATASETS}
+    figures |= {
         "spmm_ratio": product[3],
         "spmm_case": product[0],
         "epoch": strongest("plain torch:")[1],
         "epoch_torch": strongest("plain torch:")[3],
         "epoch_pyg": strongest("TAGConv K=20, CSR:")[3],
-        "budget": said(LARGE, r"peak / the budget of (\S+ MB)"),
+        "budget": search_text(LARGE, r"peak / the budget of (\S+ MB)"),
         "budget_times": row(LARGE, "the graph (CSR and features) / the budget")[1].rstrip(" x"),
         "train_time": row(LARGE, "lgc with L-BFGS, 4 hops")[1],
-        "train_size": said(LARGE, r"\| (232,965 nodes, \w+ entries)"),
-        "machine": said(BENCH, r"Machine: ([^,]+, \d+ cores)"),
-        "reproduced": said(RESULTS_TEXT, r"\*\*(\d+ of \d+) accuracies within"),
-        "optimism": said(RESULTS_TEXT, r"test set instead would show \+([\d.]+) points on average"),
+        "train_size": search_text(LARGE, r"\| (232,965 nodes, \w+ entries)"),
+        "machine": search_text(BENCH, r"Machine: ([^,]+, \d+ cores)"),
+        "reproduced": search_text(RESULTS_TEXT, r"\*\*(\d+ of \d+) accuracies within"),
+        "optimism": search_text(
+            RESULTS_TEXT, r"test set instead would show \+([\d.]+) points on average"
+        ),
     }
-    return found
+    return figures
