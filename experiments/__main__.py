@@ -113,8 +113,14 @@ def _imbalanced(options: argparse.Namespace, console: Console) -> None:
 
 def _graphs(options: argparse.Namespace, console: Console) -> None:
     with Progress(console=console, transient=True) as progress:
-        sets = options.set or graphs.DEFAULT
         report = _reporter(progress)
+        if options.nets:
+            from experiments import graph_nets
+
+            sets = options.set or graph_nets.SETS
+            print(graph_nets.run(options.data, options.out / "nets", sets, report))
+            return
+        sets = options.set or graphs.DEFAULT
         print(graphs.run(options.data, options.out, sets, options.workers, report))
 
 

@@ -1,0 +1,270 @@
+"""Networks on the folds of experiments/graphs.py: what the linear models are compared with.
+
+Settings are chosen by the loss on the inner validation graphs, which also end a training; the
+chosen ones are trained with three seeds, and then the test graphs are read. A fold that is in the
+folder of results is not run again. It takes hours on a CPU. It needs the extra ``torch``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import (
+    GCNConv,
+    GINConv,
+    GraphConv,
+    NNConv,
+    SortAggregation,
+    global_add_pool,
+    global_max_pool,
+    global_mean_pool,
+)
+
+from experiments.graphs import FOLDS, load_fold
+from experiments.trainings import Report
+from hoplite.files import atomic_write_text
+from hoplite.graphs import GraphSet
+
+PAGE = Path(__file__).parents[1] / "results" / "graph_nets.md"
+SETS = ("NCI1", "PROTEINS")
+# Fixed before the first run that read test graphs.
+GRID = {"lr": (1e-2, 1e-3), "width": (32, 64)}
+EPOCHS, PATIENCE, BATCH, SEEDS, HOPS, SORTED = 300, 30, 64, 3, 4, 30
+
+
+def readout(x: Tensor, batch: Tensor) -> Tensor:
+    """Mean, sum and maximum over the nodes of each graph, side by side."""
+    pools = (global_mean_pool, global_add_pool, global_max_pool)
+    return torch.cat([pool(x, batch) for pool in pools], dim=1)
+
+
+def diffused(x: Tensor, edges: Tensor, hops: int, power: float) -> list[Tensor]:
+    """X, S X, .. S^hops X with S = D^-power A D^(power - 1), of which 1/2 is symmetric."""
+    degree = torch.zeros(len(x)).index_add_(0, edges[0], torch.ones(edges.shape[1])).clamp(min=1)
+    weight = degree[edges[1]] ** -power * degree[edges[0]] ** (power - 1)
+    found = [x]
+    for _ in range(hops):
+        step = found[-1][edges[0]] * weight[:, None]
+        found.append(torch.zeros_like(found[-1]).index_add_(0, edges[1], step))
+    return found
+
+
+def mlp(inside: int, width: int, out: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(inside, width), nn.ReLU(), nn.Dropout(0.5), nn.Linear(width, out)
+    )
+
+
+class StackedLGC(nn.Module):
+    """Two polynomial convolutions without an activation, and a linear map of the readouts."""
+
+    def __init__(self, inside: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.maps = nn.ModuleList([nn.Linear(inside, width), nn.Linear(width, width)])
+        self.filters = nn.Parameter(torch.full((2, HOPS + 1), 1 / (HOPS + 1)))
+        self.head = nn.Sequential(nn.BatchNorm1d(3 * width), nn.Linear(3 * width, classes))
+
+    def forward(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:
+        for convolve, filter_ in zip(self.maps, self.filters, strict=True):
+            hops = diffused(convolve(x), edges, HOPS, 0.5)
+            x = sum((c * hop for c, hop in zip(filter_, hops, strict=True)), torch.zeros(()))
+        return self.head(readout(x, batch))
+
+
+class PolynomialConvolution(nn.Module):
+    """X0 = BN(GraphConv(X)), H = BN([X0, A X0, ..] W) with W block-triangular, readouts, MLP."""
+
+    def __init__(self, inside: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.norm = GraphConv(inside, width), nn.BatchNorm1d(width)
+        self.maps = nn.ModuleList([nn.Linear((i + 1) * width, width) for i in range(HOPS)])
+        self.second = nn.BatchNorm1d(HOPS * width)
+        self.head = mlp(3 * HOPS * width, width, classes)
+
+    def forward(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:
+        hops = diffused(self.norm(self.first(x, edges)), edges, HOPS - 1, 0.5)
+        parts = [own(torch.cat(hops[: i + 1], dim=1)) for i, own in enumerate(self.maps)]
+        return self.head(readout(self.second(torch.cat(parts, dim=1)), batch))
+
+
+class GIN(nn.Module):
+    """Four layers of GINConv; the sums of all layers are added up."""
+
+    def __init__(self, inside: int, width: int, classes: int) -> None:
+        super().__init__()
+        sizes = [inside, *[width] * 4]
+        self.layers = nn.ModuleList(
+            GINConv(nn.Sequential(nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU(), nn.Linear(b, b)))
+            for a, b in itertools.pairwise(sizes)
+        )
+        self.heads = nn.ModuleList([nn.Linear(size, classes) for size in sizes])
+
+    def forward(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:
+        outputs = self.heads[0](global_add_pool(x, batch))
+        for layer, head in zip(self.layers, list(self.heads)[1:], strict=True):
+            x = functional.relu(layer(x, edges))
+            outputs = outputs + functional.dropout(
+                head(global_add_pool(x, batch)), 0.5, self.training
+            )
+        return outputs
+
+
+class DGCNN(nn.Module):
+    """GCN layers, the 30 first nodes by the last one (SortPool), a convolution, an MLP."""
+
+    def __init__(self, inside: int, width: int, classes: int) -> None:
+        super().__init__()
+        sizes = [inside, width, width, width, 1]
+        self.layers = nn.ModuleList(GCNConv(a, b) for a, b in itertools.pairwise(sizes))
+        self.sort, self.width = SortAggregation(SORTED), 3 * width + 1
+        self.convolve = nn.Conv1d(1, 16, self.width, self.width)
+        self.head = mlp(16 * SORTED, 128, classes)
+
+    def forward(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:
+        found = []
+        for layer in self.layers:
+            x = torch.tanh(layer(x, edges))
+            found.append(x)
+        rows = self.sort(torch.cat(found, dim=1), batch)
+        return self.head(functional.relu(self.convolve(rows[:, None])).flatten(1))
+
+
+class ECC(nn.Module):
+    """Two edge-conditioned convolutions; edges have no attributes here, so all have 1."""
+
+    def __init__(self, inside: int, width: int, classes: int) -> None:
+        super().__init__()
+        sizes = [inside, width, width]
+        self.layers = nn.ModuleList(
+            NNConv(a, b, nn.Linear(1, a * b), aggr="mean") for a, b in itertools.pairwise(sizes)
+        )
+        self.head = mlp(width, width, classes)
+
+    def forward(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:
+        ones = torch.ones(edges.shape[1], 1)
+        for layer in self.layers:
+            x = functional.relu(layer(x, edges, ones))
+        return self.head(global_mean_pool(x, batch))
+
+
+class DCNN(nn.Module):
+    """Diffusion-convolution: tanh(w_ij (P^i X)_j), means over nodes, an MLP."""
+
+    def __init__(self, inside: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(HOPS + 1, inside))
+        self.head = mlp((HOPS + 1) * inside, width, classes)
+
+    def forward(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:
+        hops = diffused(x, edges, HOPS, 1.0)
+        found = [torch.tanh(w * hop) for w, hop in zip(self.weights, hops, strict=True)]
+        return self.head(global_mean_pool(torch.cat(found, dim=1), batch))
+
+
+NETS: dict[str, type[nn.Module]] = {
+    "stacked LGC": StackedLGC,
+    "polynomial convolution": PolynomialConvolution,
+    "GIN": GIN,
+    "DGCNN": DGCNN,
+    "ECC": ECC,
+    "DCNN": DCNN,
+}
+
+
+def as_data(graphs: GraphSet) -> list[Data]:
+    """The graphs of PyTorch Geometric; nodes without features have a 1."""
+    found = []
+    for g in range(len(graphs)):
+        graph = graphs.graph(g)
+        arcs, features = graph.adjacency.tocoo(), np.asarray(graph.features, np.float32)
+        features = features if features.shape[1] else np.ones((graph.num_nodes, 1), np.float32)
+        pairs = torch.tensor(np.stack([arcs.row, arcs.col]), dtype=torch.int64)
+        label = torch.tensor([int(graphs.table.labels[g])])
+        found.append(Data(x=torch.tensor(features), edge_index=pairs, y=label))
+    return found
+
+
+def scores(net: nn.Module, batch: Any) -> tuple[float, float]:
+    """The loss and the accuracy on some graphs."""
+    net.eval()
+    with torch.no_grad():
+        logits = net(batch.x, batch.edge_index, batch.batch)
+    loss = float(functional.cross_entropy(logits, batch.y))
+    return loss, float((logits.argmax(dim=1) == batch.y).float().mean())
+
+
+def trained(
+    kind: type[nn.Module], data: list[Data], parts: Any, seed: int, lr: float, width: int
+) -> tuple[float, nn.Module]:
+    """The lowest validation loss, and the network that reached it."""
+    torch.manual_seed(seed)
+    classes = 1 + max(int(one.y) for one in data)
+    net = kind(data[0].num_features, width, classes)
+    optimizer = torch.optim.Adam(net.parameters(), lr=lr)
+    val = Batch.from_data_list([data[i] for i in parts.val])
+    best, state, last = float("inf"), net.state_dict(), 0
+    for epoch in range(EPOCHS):
+        net.train()
+        for some in torch.tensor(parts.train)[torch.randperm(len(parts.train))].split(BATCH):
+            if len(some) == 1:  # of which there is no batch normalisation
+                continue
+            batch: Any = Batch.from_data_list([data[i] for i in some.tolist()])
+            optimizer.zero_grad()
+            logits = net(batch.x, batch.edge_index, batch.batch)
+            functional.cross_entropy(logits, batch.y).backward()
+            optimizer.step()
+        loss = scores(net, val)[0]
+        if loss < best:
+            best, last = loss, epoch
+            state = {name: value.clone() for name, value in net.state_dict().items()}
+        if epoch - last >= PATIENCE:
+            break
+    net.load_state_dict(state)
+    return best, net
+
+
+def run_fold(folder: Path, name: str, net: str, fold: int) -> dict[str, Any]:
+    """Choose the settings on the inner validation graphs, then score three seeds."""
+    start, graphs = time.perf_counter(), load_fold(folder, name, fold)
+    data, parts = as_data(graphs), graphs.table.split
+    grid = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
+    losses = [trained(NETS[net], data, parts, 0, **own)[0] for own in grid]
+    chosen = grid[int(np.argmin(losses))]
+    test = Batch.from_data_list([data[i] for i in parts.test])
+    nets = [trained(NETS[net], data, parts, seed, **chosen)[1] for seed in range(SEEDS)]
+    accuracy = float(np.mean([scores(one, test)[1] for one in nets]))
+    record = {"set": name, "net": net, "fold": fold, "chosen": chosen, "test_accuracy": accuracy}
+    return record | {"seconds": time.perf_counter() - start}
+
+
+def run(data: Path, out: Path, sets: Sequence[str], report: Report, page: Path = PAGE) -> str:
+    """Run what is missing, write the page and return its text."""
+    out.mkdir(parents=True, exist_ok=True)
+    work = list(itertools.product(sets, NETS, range(FOLDS)))
+    rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for number, (name, net, fold) in enumerate(work):
+        report(f"{name} {net} {fold}", number / len(work))
+        path = out / f"{name}-{net.replace(' ', '-')}-{fold}.json"
+        if not path.exists():
+            atomic_write_text(path, json.dumps(run_fold(data, name, net, fold)))
+        rows.setdefault((name, net), []).append(json.loads(path.read_text(encoding="utf-8")))
+    lines = ["# Networks on the folds of graph classification", ""]
+    lines += ["| set | network | test accuracy % | seconds |", "|---|---|---|---|"]
+    for (name, net), own in rows.items():
+        accuracy = 100 * np.array([record["test_accuracy"] for record in own])
+        seconds = sum(record["seconds"] for record in own)
+        spread = f"{accuracy.mean():.1f} ± {accuracy.std():.1f}"
+        lines.append(f"| {name} | {net} | {spread} | {seconds:.0f} |")
+    text = "\n".join(lines) + "\n"
+    atomic_write_text(page, text)
+    return text
