@@ -3,11 +3,15 @@
 import contextlib
 import io
 import logging
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tests.plots.conftest import untidy
+from tests.training.test_table_defaults import tables
 
-from hoplite import auto, propagate, search, train
+import hoplite
+from hoplite import Split, auto, propagate, search, train
 from hoplite.explain import explain, flips
 from hoplite.predictions import predict_table
 from hoplite.progress import search_bar, steps_bar, watched
@@ -63,6 +67,39 @@ def test_a_line_a_minute_without_a_terminal(monkeypatch, capsys):
         "cora, 60 of 240 runs done (25%)",
         "work: half\\x1b (50%)",
     ]
+
+
+def test_an_estimate_of_long_work_without_a_terminal(monkeypatch, capsys):
+    """As soon as it looks like more than ten seconds, once, and then a line a minute."""
+    now = 100.0
+    monkeypatch.setattr("hoplite.progress.time", SimpleNamespace(monotonic=lambda: now))
+    with steps_bar("work") as report:
+        for seconds, share in ((1, 0.02), (4, 0.5), (5, 0.1), (6, 0.12), (50, 0.9), (66, 0.1)):
+            now = 100.0 + seconds
+            report("part", share)
+    assert capsys.readouterr().err.splitlines() == [
+        "work: part (10%, about 45 s left)",
+        "work: part (10%, about 10 min left)",
+    ]
+
+
+def test_judging_and_folds_and_refits_are_parts_of_one_work(graph):
+    """Shares never fall, and end with 1, for tables whose candidates are judged first."""
+    frames = tables(n=200)
+    numbers = hoplite.io.from_frames(*frames)
+    parts = Split(np.arange(0, 100), np.arange(100, 150), np.arange(150, 200))
+    for data, options in (
+        (numbers, {}),
+        (numbers, {"model": "blocks", "hops": 1}),
+        (numbers.with_split(parts), {"refit": True}),
+        (graph, {}),
+    ):
+        states = []
+        train(data, **options, progress=states.append)
+        shares = [state.done / state.total for state in states]
+        assert shares == sorted(shares)
+        assert shares[0] < 0.5
+        assert shares[-1] <= 1
 
 
 def test_nothing_is_told_unless_asked(graph, capfd, tmp_path):

@@ -1,7 +1,9 @@
 """Progress bars on standard error: of the commands, and in Python with ``progress=True``.
 
-A terminal has a live bar, a notebook one in its cell; anything else, such as a log, a line a
-minute. Long work takes ``progress`` as True, False, or a function to call with how far it is.
+A terminal has a live bar, a notebook one in its cell, both with the time that is left; anything
+else, such as a log, a line with an estimate of it as soon as the work looks like more than ten
+seconds, and then a line a minute. Long work takes ``progress`` as True, False, or a function to
+call with how far it is.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from hoplite.errors import ConfigError
 from hoplite.formatting import printable
 
 LINE_SECONDS = 60.0  # between two lines where there is no bar
+LONG_SECONDS = 10.0  # work that is longer has an estimate
+ESTIMATE_SECONDS = 3.0  # until the first estimate
 REDRAW_SECONDS = 0.2  # between two states of a bar in a notebook
 
 Steps = Callable[[str, float], None]  # takes what is being done, and the share that is done
@@ -89,22 +93,46 @@ def steps_bar(title: str) -> Iterator[Steps]:
         disable=not console.is_terminal,
     )
     task = bar.add_task(printable(title), total=1.0)
-    printed = time.monotonic()
+    started = printed = time.monotonic()
+    estimated = False
     with _in_cell(bar) if console.is_jupyter else bar:
 
         def report(what: str, share: float) -> None:
-            nonlocal printed
+            nonlocal printed, estimated
             bar.update(task, description=printable(what), completed=share)
             now = time.monotonic()
             if console.is_jupyter and now - printed > REDRAW_SECONDS:
                 printed = now
                 bar.refresh()
-            elif not console.is_terminal and now - printed > LINE_SECONDS:
-                printed = now
+                return
+            left = time_left(now - started, share)
+            is_long = not estimated and left is not None and now - started + left > LONG_SECONDS
+            if not console.is_terminal and (is_long or now - printed > LINE_SECONDS):
+                printed, estimated = now, estimated or is_long
                 line = what if what.startswith(title) else f"{title}: {what}"
-                print(printable(f"{line} ({share:.0%})"), file=sys.stderr, flush=True)
+                line += f" ({share:.0%})" if left is None else f" ({share:.0%}, {about(left)} left)"
+                print(printable(line), file=sys.stderr, flush=True)
 
         yield report
+
+
+def time_left(elapsed: float, share: float) -> float | None:
+    """Seconds that are left where ``share`` took ``elapsed``; None if it is too early to say.
+
+    >>> time_left(10.0, 0.2), time_left(0.5, 0.2)
+    (40.0, None)
+    """
+    if elapsed < ESTIMATE_SECONDS or not 0 < share <= 1:
+        return None
+    return elapsed * (1 - share) / share
+
+
+def about(seconds: float) -> str:
+    """
+    >>> about(39.6), about(400.0)
+    ('about 40 s', 'about 7 min')
+    """
+    return f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ from hoplite.node_data import NodeData
 from hoplite.tasks import Task
 from hoplite.training.folds import count_folds, cross_validate, hold_out
 from hoplite.training.limits import OutOfTimeError, keeps_best
-from hoplite.training.runs import Report, Run, RunResult, require_result, train_runs
+from hoplite.training.runs import Report, Run, RunResult, require_result, stage, train_runs
 from hoplite.training.scoring import SCORED, ScoredRun, check_after, scored_run
 from hoplite.training.sets import NodeSet, union, weighted_sets
 from hoplite.training.stored import HopRows
@@ -153,12 +153,13 @@ def fit(
         trained = {name: part for name, part in shared.sets.items() if name != "test"}
         if record_test and "test" in shared.sets:
             trained["test"] = shared.sets["test"]
+        report = stage(progress, 0, 1 + training.refit)
         results = train_runs(
-            shared.model, shared.source, runs, trained, progress=progress, task=shared.task
+            shared.model, shared.source, runs, trained, progress=report, task=shared.task
         )
         if not quiet:
             require_result(results)
-        again = _refit(shared, results, sets, texts, progress)
+        again = _refit(shared, results, sets, texts, stage(progress, 1, 2))
         return [*map(scored_run, repeat(shared), results, again, repeat(score))]
 
 

@@ -27,7 +27,7 @@ from hoplite.labels import kind_of
 from hoplite.models.base import Weights
 from hoplite.models.fold_models import MAX_NUMBERS
 from hoplite.tasks import LOSS, Metric, Task
-from hoplite.training.runs import Report, Run, RunResult, train_runs, with_neighbours
+from hoplite.training.runs import Report, Run, RunResult, stage, train_runs, with_neighbours
 from hoplite.training.sets import NodeSet
 
 MIN_LABELS = 10  # below, nothing can be learned from folds
@@ -146,7 +146,8 @@ def cross_validate(
         inside = numbers == fold
         sets = weighted({"train": train.at(~inside), "val": train.at(inside)})
         own = (model, source) if fitted_to is None else fitted_to(train.nodes[~inside])
-        trained.append(train_runs(*own, runs, sets, progress=progress, task=task))
+        report = stage(progress, fold, folds + final)
+        trained.append(train_runs(*own, runs, sets, progress=report, task=task))
         used.append(own)
     chosen = [choose_epoch(parts, task) for parts in zip(*trained, strict=True)]
     results = trained[0]
@@ -156,7 +157,8 @@ def cross_validate(
             for run, epoch in zip(runs, chosen, strict=True)
         ]
         sets = weighted({"train": train})
-        results = train_runs(model, source, whole, sets, progress=progress, task=task)
+        report = stage(progress, folds, folds + 1)
+        results = train_runs(model, source, whole, sets, progress=report, task=task)
     found = []
     for i, (result, epoch) in enumerate(zip(results, chosen, strict=True)):
         parts = [of_fold[i] for of_fold in trained]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,7 +48,7 @@ from hoplite.training.fit import fit
 from hoplite.training.folds import MAX_FOLDED, MIN_LABELS
 from hoplite.training.gain import GraphGain
 from hoplite.training.linear import plan_order
-from hoplite.training.runs import Run, TrainingProgress
+from hoplite.training.runs import Report, Run, TrainingProgress, stage
 from hoplite.training.scoring import (
     PROTOCOL,
     SCORED,
@@ -487,18 +487,26 @@ def train(
     if not test:
         del sets["test"]
     chosen, judged = as_seeds(seeds), {}
-    if config.optimizer == "path" and asked["model"] is None and "hops" not in asked:
-        features = opened if len(sets["train"]) > MAX_FOLDED else data
-        judged, model, options = _compared(features, model, options, sets, chosen[0])
-        model_config, config = _resolve(data, model, options)
-    elif asked["model"] is None and not options and data.stored is None:
-        judged, model, options = _compared_for_graphs(data, sets, chosen[0])
-        model_config, config = _resolve(data, model, options)
-    losses = {name: comparable_loss(run) for name, run in judged.items()}
-    learned = _fitted_task(data, config, sets)
+    compares = config.optimizer == "path" and asked["model"] is None and "hops" not in asked
+    features = opened if len(sets["train"]) > MAX_FOLDED else data
     title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
     log.info("training %s: %s", printable(title), data)
+    gain = None
     with watched(progress, training_bar, title) as report:
+        count = 1 + is_tables(opened)  # trainings, about
+        if compares:
+            count += 1 + max(1, len(_candidates(features, model, options)))
+            stages = _stages(report, count)
+            judged, model, options = _compared(features, model, options, sets, chosen[0], stages)
+            model_config, config = _resolve(data, model, options)
+        elif asked["model"] is None and not options and data.stored is None:
+            stages = _stages(report, count + len(GRAPH_CANDIDATES))
+            judged, model, options = _compared_for_graphs(data, sets, chosen[0], stages)
+            model_config, config = _resolve(data, model, options)
+        else:
+            stages = _stages(report, count)
+        losses = {name: comparable_loss(run) for name, run in judged.items()}
+        learned = _fitted_task(data, config, sets)
         runs = fit(
             data,
             model_config,
@@ -509,16 +517,16 @@ def train(
             memory=memory,
             cluster=cluster,
             record_test=record_test,
-            progress=report,
+            progress=next(stages, None),
         )
-    config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
-    gain = None
-    if is_tables(opened):
-        alone = judged.pop(NO_HOPS, None)
-        many = len(sets["train"]) > MAX_FOLDED  # of whom only features alone were judged
-        others = [] if many else [*judged.values()]
-        best = min(others, key=comparable_loss, default=runs[0])
-        gain = _graph_gain(opened, best, config, sets, alone if many else None)
+        config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
+        if is_tables(opened):
+            alone = judged.pop(NO_HOPS, None)
+            many = len(sets["train"]) > MAX_FOLDED  # of whom only features alone were judged
+            others = [] if many else [*judged.values()]
+            best = min(others, key=comparable_loss, default=runs[0])
+            alone = alone if many else None
+            gain = _graph_gain(opened, best, config, sets, alone, next(stages, None))
     result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses, gain)
     log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
@@ -539,12 +547,18 @@ def _fitted_task(data: NodeData, config: TrainingConfig, sets: Mapping[str, Node
     return task.fitted(sets["train"].labels, task.outputs(data.labels, data.class_names))
 
 
+def _stages(progress: Report | None, count: int) -> Iterator[Report | None]:
+    """The progress of one training after another, of ``count`` that are one piece of work."""
+    return (stage(progress, index, count) for index in range(count))
+
+
 def _judged(
     data: NodeData,
     model: str | type,
     options: dict[str, Any],
     sets: Mapping[str, NodeSet],
     seed: int,
+    progress: Report | None = None,
 ) -> ScoredRun:
     """One run as folds, a holdout or the validation nodes judge it; nothing more is trained."""
     model_config, config = _resolve(data, model, options)
@@ -552,6 +566,7 @@ def _judged(
     parts = {name: part for name, part in sets.items() if name != "test"}
     task, run = _fitted_task(data, config, sets), Run(config, seed)
     options = _names(data, task) | {"score": ("val",), "quiet": True, "final": False}
+    options["progress"] = progress
     return fit(data, model_config, [run], parts, task, **options)[0]
 
 
@@ -561,6 +576,7 @@ def _compared(
     options: dict[str, Any],
     sets: Mapping[str, NodeSet],
     seed: int,
+    stages: Iterator[Report | None],
 ) -> tuple[dict[str, ScoredRun], str | type, dict[str, Any]]:
     """The candidates for tables as they were judged, and the model and options of the best.
 
@@ -569,7 +585,10 @@ def _compared(
     ``data`` has no column for the degree.
     """
     candidates = _candidates(data, model, options)
-    judged = {name: _judged(data, *one, sets, seed) for name, one in candidates.items()}
+    judged = {
+        name: _judged(data, *one, sets, seed, next(stages, None))
+        for name, one in candidates.items()
+    }
     base, many = plural(options["hops"], "hop"), len(data.split.train) > MAX_FOLDED
     if judged:
         base = min(judged, key=lambda name: comparable_loss(judged[name]))
@@ -583,15 +602,15 @@ def _compared(
         return judged, model, options
     cheap = options | ({"hops": 0} if many else {})
     if base not in judged:
-        judged[base] = _judged(data, model, cheap, sets, seed)
+        judged[base] = _judged(data, model, cheap, sets, seed, next(stages, None))
     labels, name = {"neighbour_labels": True}, f"{base} and labels"
-    judged[name] = _judged(data, model, cheap | labels, sets, seed)
+    judged[name] = _judged(data, model, cheap | labels, sets, seed, next(stages, None))
     helps = comparable_loss(judged[name]) < comparable_loss(judged[base])
     return judged, model, options | (labels if helps else {})
 
 
 def _compared_for_graphs(
-    data: NodeData, sets: Mapping[str, NodeSet], seed: int
+    data: NodeData, sets: Mapping[str, NodeSet], seed: int, stages: Iterator[Report | None]
 ) -> tuple[dict[str, ScoredRun], str | type, dict[str, Any]]:
     """The candidates for graphs as they were judged, and the model and options of the best.
 
@@ -604,7 +623,10 @@ def _compared_for_graphs(
         return {}, DEFAULT_MODEL, {}
     skipped = {"PPR"} if data.relation_weights else set[str]()
     candidates = {name: one for name, one in GRAPH_CANDIDATES.items() if name not in skipped}
-    judged = {name: _judged(data, *one, sets, seed) for name, one in candidates.items()}
+    judged = {
+        name: _judged(data, *one, sets, seed, next(stages, None))
+        for name, one in candidates.items()
+    }
     best = min(judged, key=lambda name: comparable_loss(judged[name]))
     return judged, *candidates[best]
 
@@ -637,6 +659,7 @@ def _graph_gain(
     config: TrainingConfig,
     sets: Mapping[str, NodeSet],
     alone: ScoredRun | None,
+    progress: Report | None,
 ) -> GraphGain | None:
     """What the graph adds to the features of ``data`` in the run ``best``.
 
@@ -649,7 +672,7 @@ def _graph_gain(
         return None
     if alone is None:
         options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
-        alone = _judged(data, HopBlocks, options, sets, best.seed)
+        alone = _judged(data, HopBlocks, options, sets, best.seed, progress)
     return GraphGain.of(alone, best)
 
 

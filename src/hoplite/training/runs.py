@@ -118,6 +118,19 @@ class TrainingProgress:
 Report = Callable[[TrainingProgress], None]
 
 
+def stage(progress: Report | None, index: int, count: int) -> Report | None:
+    """``progress`` of the whole, for the training ``index``, from 0, of ``count``."""
+    if progress is None:
+        return None
+    report = progress
+
+    def report_stage(state: TrainingProgress) -> None:
+        done = index * state.total + state.done
+        report(replace(state, done=done, total=count * state.total))
+
+    return report_stage
+
+
 class _State:
     """One run while it is trained: its curves, its best epoch, and whether to go on."""
 
