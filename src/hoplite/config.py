@@ -28,7 +28,7 @@ PRESETS = ("default", "paper", "authors")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
 LOSSES = ("auto", "squared", "huber")
 TIES = ("loss", "first")
-THRESHOLDS = ("half", "balanced", "f1")
+THRESHOLDS = ("balanced", "f1")  # or a number
 ORDERS = ("auto", "weights-first", "hops-first")
 GRIDS = ("paper", "reduced", "quick", "published", "usual")  # spaces that come with Hoplite
 PROTOCOLS = ("validation", "test")  # by which a search chooses
@@ -118,14 +118,16 @@ class Checked:
             object.__setattr__(self, field.name, value)
 
 
-def check_class_weight(name: str, value: Any) -> str | ClassWeights:
-    """``"none"``, ``"balanced"``, or weights as pairs, given as a mapping, pairs or a text.
+def check_class_weight(name: str, value: Any) -> str | ClassWeights | None:
+    """None, ``"balanced"``, or pairs of a class and its weight, from a mapping, pairs or a text.
+
+    The text "none", for the command line and grids, is None.
 
     >>> check_class_weight("class_weight", {"fraud": 10}), check_class_weight("", "fraud=10,ok=1")
     ((('fraud', 10.0),), (('fraud', 10.0), ('ok', 1.0)))
     """
     if value is None or (isinstance(value, str) and value in ("none", "balanced")):
-        return value or "none"
+        return None if value == "none" else value
     try:
         pairs = (
             [pair.rsplit("=", 1) for pair in value.split(",")] if isinstance(value, str) else value
@@ -136,11 +138,32 @@ def check_class_weight(name: str, value: Any) -> str | ClassWeights:
         weights = ()
     if not weights or not all(0 <= weight <= MAX_FLOAT for _, weight in weights):
         raise ConfigError(
-            f"is {value!r}; it must be 'none', 'balanced' or a weight for each class, 0 or larger, "
+            f"is {value!r}; it must be None, 'balanced' or a weight for each class, 0 or larger, "
             f"such as fraud=10,ok=1.{nearest_hint(value, ('none', 'balanced'))}",
             name,
         )
     return weights
+
+
+def check_threshold(name: str, value: Any) -> str | float:
+    """``"balanced"``, ``"f1"``, or a probability between 0 and 1, which may be a text.
+
+    >>> check_threshold("threshold", "f1"), check_threshold("threshold", "0.3")
+    ('f1', 0.3)
+    """
+    if isinstance(value, str) and value in THRESHOLDS:
+        return value
+    try:
+        probability = float(value)
+    except (TypeError, ValueError):
+        probability = 0.0
+    if isinstance(value, bool) or not 0 < probability < 1:
+        raise ConfigError(
+            f"is {value!r}; it must be {' or '.join(map(repr, THRESHOLDS))}, or a number between "
+            f"0 and 1.{nearest_hint(value, THRESHOLDS)}",
+            name,
+        )
+    return probability
 
 
 @dataclass(frozen=True)
@@ -184,11 +207,11 @@ class TrainingConfig(Checked):
     loss : {"auto", "squared", "huber"}
         For regression: the squared error ("auto"), or Huber's, which is linear beyond one standard
         deviation of the training labels, so that outliers count less.
-    class_weight : "none", "balanced" or a mapping from class names to weights
+    class_weight : None, "balanced" or a mapping from class names to weights
         Weight of a node in the loss, by its class; "balanced" gives all classes the same total.
-    threshold : {"half", "balanced", "f1"}
-        Probability from which the rarer of two classes is predicted: 1/2, or the one with the best
-        balanced accuracy, or F1, on the validation nodes.
+    threshold : float, "balanced" or "f1", default 0.5
+        Probability from which the rarer of two classes is predicted: a number, or the one with the
+        best balanced accuracy, or F1, on the validation nodes.
     calibrate : bool
         Divide the outputs by the temperature with the smallest log loss on the validation nodes;
         probabilities change, predictions do not.
@@ -274,18 +297,19 @@ class TrainingConfig(Checked):
     loss: str = choice_setting(
         "auto", "For regression: squared (auto) or huber.", LOSSES, group="Training"
     )
-    class_weight: str | ClassWeights = setting(  # noqa: RUF009 - it makes a field
-        "none",
+    class_weight: str | ClassWeights | None = setting(  # noqa: RUF009 - it makes a field
+        None,
         "Weights of classes in the loss: balanced, or NAME=WEIGHT,...",
         check_class_weight,
         group="Training",
         choices=("none", "balanced"),
     )
-    threshold: str = choice_setting(
-        "half",
-        "Of two classes, for the rarer one: half, or by validation balanced or f1.",
-        THRESHOLDS,
+    threshold: str | float = setting(
+        0.5,
+        "Probability from which to predict the rarer of two classes; balanced or f1 tune it.",
+        check_threshold,
         group="Output",
+        choices=THRESHOLDS,
     )
     calibrate: bool = flag_setting(
         False, "Fit a temperature of the probabilities on validation.", group="Output"
@@ -339,13 +363,14 @@ class TrainingConfig(Checked):
     @property
     def trades_accuracy(self) -> bool:
         """Whether accuracy is given up on purpose for classes that are rare."""
-        return self.class_weight != "none" or self.threshold != "half"
+        return self.class_weight is not None or self.threshold != 0.5
 
     def check_validated(self, has_validation: bool, remedy: str) -> None:
         """ConfigError if an option needs validation nodes, or folds, and there are none."""
         for name in NEED_VALIDATION:
-            changed = getattr(self, name) != type(self).__dataclass_fields__[name].default
-            if changed and not has_validation:
+            value = getattr(self, name)
+            tuned = value is True or isinstance(value, str)
+            if tuned and not has_validation:
                 raise ConfigError(f"requires a validation split; {remedy}, or leave it out.", name)
 
     def warn_of_nothing(self) -> None:

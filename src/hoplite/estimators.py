@@ -535,7 +535,7 @@ class AutoClassifier(NodeClassifier):
         if "class_weight" in options:  # by values of y, and the model may call them otherwise
             weights = check_class_weight("class_weight", options["class_weight"])
             called = dict(zip(texts, names, strict=True)) if names else {}
-            if not isinstance(weights, str):
+            if isinstance(weights, tuple):
                 weights = tuple((called.get(value, value), weight) for value, weight in weights)
             options["class_weight"] = weights
         if val is None:

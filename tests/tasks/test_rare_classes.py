@@ -89,6 +89,22 @@ def test_the_threshold_is_the_best_there_is(seed, by, digits):
     assert measure(inside, probabilities >= found) == pytest.approx(max(reached))
 
 
+@pytest.mark.parametrize(("calibrate", "folds"), [(False, 0), (True, 2)])
+def test_a_number_is_the_threshold_of_probabilities(tmp_path, calibrate, folds):
+    graph = rare(1)
+    if not calibrate:  # without validation nodes
+        graph = graph.with_split(Split(graph.split.train, test=graph.split.test))
+    options = {"hops": 1, "epochs": 20, "calibrate": calibrate, "folds": folds}
+    result = train(graph, "lgc", threshold=0.1, **options)
+    model = TrainedModel.load(result.model.save(tmp_path / "model"))
+    rare_class = int(np.bincount(graph.labels[graph.split.train]).argmin())
+    taken = model.predict_proba(graph)[:, rare_class] >= 0.1
+    np.testing.assert_array_equal(model.predict(graph) == rare_class, taken)
+    assert result.runs[0].threshold == 0.1
+    test = graph.split.test
+    assert result.test_accuracy == np.mean(model.predict(graph)[test] == graph.labels[test])
+
+
 @pytest.mark.parametrize("by", ["balanced", "f1"])
 def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
     graph = rare(1)
@@ -139,13 +155,15 @@ def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
 
 def test_what_weights_and_thresholds_must_be():
     graph = scattered_graph()
+    with pytest.raises(ConfigError, match="threshold is 'half'; it must be 'balanced' or 'f1'"):
+        TrainingConfig(threshold="half")
     for wrong in ("balance", "a=b", {}, {"a": -1}, {"a": float("nan")}, 3, [["a"]]):
         with pytest.raises(ConfigError, match="class_weight is"):
             TrainingConfig(class_weight=wrong)
-    assert TrainingConfig(class_weight=None).class_weight == "none"
+    assert TrainingConfig(class_weight="none").class_weight is None
     with pytest.raises(ConfigError, match="the class of class_weight is 'fraud'"):
         train(graph, "sgc", class_weight={"fraud": 2})
-    with pytest.raises(ConfigError, match="there are 3 classes; it is for two"):
+    with pytest.raises(ConfigError, match="there are 3 classes; it requires two"):
         train(graph, "sgc", threshold="f1", epochs=2)
     two = rare()
     alone = two.with_split(Split(two.split.train))

@@ -232,7 +232,8 @@ def _reading_parameters(data: Iterable[str], tables: Iterable[str]) -> list[Para
 
 
 def _setting_parameter(field: Field[Any], defaults: bool) -> Parameter:
-    models, default, type_ = models_with(field.name), str(field.default), type(field.default)
+    models, default = models_with(field.name), str(field.default).replace("None", "none")
+    type_ = str if field.metadata["choices"] else type(field.default)
     own = {model: model_defaults(model)[field.name] for model in models}
     if others := [f"{model} {value}" for model, value in own.items() if value != field.default]:
         default = f"{default} ({', '.join(others)})"

@@ -192,8 +192,9 @@ def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | N
     if result.graph_gain is not None:
         facts["Does the graph help?"] = result.graph_gain.describe()
     if run.threshold is not None:
-        how = f"chosen by {result.training_config.threshold} on the validation nodes"
-        facts["Threshold"] = f"{run.threshold:.3f}, {how}"
+        rule = result.training_config.threshold
+        how = f", chosen by {rule} on the validation nodes" if isinstance(rule, str) else ""
+        facts["Threshold"] = f"{run.threshold:.3f}{how}"
     if run.calibration is not None:
         errors = [
             f"{part} {error['before']:.3f} before, {error['after']:.3f} after"

@@ -112,15 +112,18 @@ class TrainedModel:
         return task if state is None else task.restored(state)
 
     def settle(
-        self, labels: np.ndarray, logits: np.ndarray, *, threshold: str, calibrate: bool
+        self, labels: np.ndarray, logits: np.ndarray, *, threshold: str | float, calibrate: bool
     ) -> Task:
         """Let validation nodes, with their outputs (n, m), decide what is read of the outputs.
 
-        That is the threshold, then the temperature if they shall ``calibrate``; and their scores
-        are kept for prediction sets. Returns the task, which the model then has.
+        That is the threshold, then the temperature if they shall ``calibrate``; a number as
+        ``threshold`` is one of calibrated probabilities. Their scores are kept for prediction sets.
+        Returns the task, which the model then has.
         """
-        task = self.task.tuned(threshold, labels, logits)
+        tunes = isinstance(threshold, str)
+        task = self.task.tuned(threshold, labels, logits) if tunes else self.task
         task = task.calibrated(labels, logits) if calibrate else task
+        task = task if tunes else task.tuned(threshold, labels, logits)
         self.training[TASK_STATE] = task.state()
         if task.has_sets:
             scores = task.strangeness(labels, logits)

@@ -132,7 +132,7 @@ class Task(ABC):
 
     def node_weights(
         self,
-        given: str | ClassWeights,
+        class_weight: str | ClassWeights | None,
         seen: np.ndarray,
         labels: np.ndarray,
         names: Sequence[str],
@@ -142,14 +142,14 @@ class Task(ABC):
         (n,), or (n, m) where each output has a loss of its own; ``seen`` are the labels of the
         training nodes.
         """
-        if given == "none":
+        if class_weight is None:
             return None
         if not self.has_classes:
-            raise ConfigError(f"class_weight is given, but {self.name} has no classes; leave it.")
-        if isinstance(given, str):
+            raise ConfigError(f"is not available for {self.name}; leave it out.", "class_weight")
+        if isinstance(class_weight, str):
             return self.balanced_weights(seen, labels, len(names))
         weights, places = np.ones(len(names)), {name: c for c, name in enumerate(names)}
-        for name, weight in given:
+        for name, weight in class_weight:
             weights[places[check_choice("the class of class_weight", name, names)]] = weight
         return self.named_weights(weights, labels)
 
@@ -161,11 +161,12 @@ class Task(ABC):
         """:meth:`node_weights` of a weight for each class (m,), if there are classes."""
         raise NotImplementedError
 
-    def tuned(self, threshold: str, labels: np.ndarray, logits: np.ndarray) -> Self:
+    def tuned(self, threshold: str | float, labels: np.ndarray, logits: np.ndarray) -> Self:
         """The task with what is chosen on validation nodes: where a class begins."""
-        if threshold != "half":
+        if threshold != 0.5:
             raise ConfigError(
-                f"threshold is {threshold!r}, but {self.name} has no two classes; leave it out."
+                f"is {threshold!r}, which requires two classes; leave it out for {self.name}.",
+                "threshold",
             )
         return self
 

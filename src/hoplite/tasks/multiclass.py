@@ -114,18 +114,21 @@ class Multiclass(Task):
     def named_weights(self, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
         return weights[labels]
 
-    def tuned(self, threshold: str, labels: np.ndarray, logits: np.ndarray) -> Self:
-        """The threshold of the highest balanced accuracy, or F1 of the positive class.
+    def tuned(self, threshold: str | float, labels: np.ndarray, logits: np.ndarray) -> Self:
+        """A given threshold, or that of the highest balanced accuracy, or F1 of the positive class.
 
         Of equal ones the nearest to 1/2 is taken; it lies half way to the next probability.
         """
-        if threshold == "half":
+        if threshold == 0.5:
             return self
         if self.positive is None:
             raise ConfigError(
-                f"threshold is {threshold!r} but there are {len(self.shares)} classes; it is for "
-                "two, so leave it out."
+                f"is {threshold!r} but there are {len(self.shares)} classes; it requires two, so "
+                "leave it out.",
+                "threshold",
             )
+        if not isinstance(threshold, str):
+            return dataclasses.replace(self, threshold=threshold)
         inside = labels == self.positive
         if inside.all() or not inside.any():
             return self

@@ -101,7 +101,8 @@ class ScoredRun:
     @property
     def threshold(self) -> float | None:
         """The probability from which the positive class is predicted; None if not chosen."""
-        chosen = self.model.training.get("threshold", "half") != "half" and "val" in self.outputs
+        rule = self.model.training.get("threshold", 0.5)
+        chosen = rule != 0.5 and ("val" in self.outputs or not isinstance(rule, str))
         return self.task.state()["threshold"] if chosen else None
 
     @property
@@ -190,7 +191,7 @@ def scored_run(
             *outputs["val"], threshold=settings.threshold, calibrate=settings.calibrate
         )
         after = trained.correct_smooth is not None or out_of_fold is not None
-        if settings.threshold != "half" or after:
+        if settings.threshold != 0.5 or after:
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
         if crossed is not None and crossed.weights and task.has_sets:
@@ -198,6 +199,9 @@ def scored_run(
             nodes = [crossed.folds, labels, task.strangeness(labels, logits)]
             kept = FoldModels(crossed.weights, np.column_stack(nodes).astype(np.float64))
             trained = dataclasses.replace(trained, fold_models=kept)
+    elif not isinstance(settings.threshold, str):
+        task = task.tuned(settings.threshold, np.empty(0), np.empty(0))
+        trained.training[TASK_STATE] = task.state()
     if again is not None:
         trained = _refitted(fitted, trained, again)
         last = [part for part in score if part == "test"]
