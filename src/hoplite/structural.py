@@ -30,6 +30,7 @@ from hoplite.preparation import Preparation
 from hoplite.relations import IN, OUT
 
 LOG_DEGREE = "log degree"
+LOG_DEGREES = (LOG_DEGREE, "log weighted degree")
 NAMES = ("degree", LOG_DEGREE)
 TO, FROM = "link to", "link from"
 USUAL = 32
@@ -61,38 +62,59 @@ def with_structural(graph: Graph, count: int | None = None, *, link: bool = Fals
     return _with_columns(graph, structural_features(graph, count), structural_names(count))
 
 
-def with_log_degree(graph: Graph) -> Graph:
-    """``graph`` with log(1 + d / w) as its last feature, unless it has a "log degree" already.
+def with_log_degree(graph: Graph, names: Sequence[str] = ()) -> Graph:
+    """``graph`` with logarithms of degrees as its last features, unless it has a "log degree".
 
-    d are the weighted degrees and w is the graph's ``loop_weight``, the mean weight of an edge. A
-    model keeps the w of its training, so that a degree means the same in every graph.
+    They are log(1 + number of neighbours) and, if not all edges have one weight,
+    log(1 + d / w) as "log weighted degree". d are the weighted degrees and w is the graph's
+    ``loop_weight``, the mean weight of an edge. A model keeps the w of its training, so that a
+    degree means the same in every graph; ``names`` are those that a model has.
 
     >>> g = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)[:, :1])
     >>> with_log_degree(g).feature_names, with_log_degree(g).features[:, 1].round(2).tolist()
     (('x0', 'log degree'), [0.69, 1.1, 0.69])
+    >>> g = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)[:, :1], weights=[1.0, 3.0])
+    >>> with_log_degree(g).feature_names, with_log_degree(g).features[1].round(2).tolist()
+    (('x0', 'log degree', 'log weighted degree'), [0.0, 1.1, 1.1])
     """
-    if LOG_DEGREE in (graph.feature_names or ()):
+    own, rows = graph.feature_names or (), graph.adjacency
+    if LOG_DEGREE in own:
         return graph
-    degrees = np.asarray(graph.adjacency.sum(axis=1), np.float64).reshape(-1, 1)
-    column = np.log1p(degrees / graph.loop_weight).astype(np.float32)
-    return _with_columns(graph, column, (LOG_DEGREE,))
+    weighted = bool((rows.data != rows.data[:1]).any())
+    names = names or (LOG_DEGREES if weighted and LOG_DEGREES[-1] not in own else LOG_DEGREES[:1])
+    degrees = np.diff(rows.indptr), np.asarray(rows.sum(axis=1), np.float64) / graph.loop_weight
+    columns = np.log1p(np.column_stack(degrees[: len(names)])).astype(np.float32)
+    return _with_columns(graph, columns, tuple(names))
 
 
-def has_log_degree(data: Any) -> bool:
-    """Whether the last feature of a graph, store or model is the one of :func:`with_log_degree`.
+def log_degrees(names: Sequence[str] | None, preparation: Preparation | None) -> tuple[str, ...]:
+    """The names of the features of :func:`with_log_degree`, which are the last; () if none.
 
     A column of a table may have the same name; then the ``preparation`` knows it.
+
+    >>> log_degrees(["age", "log degree"], None), log_degrees(["age"], None)
+    (('log degree',), ())
     """
-    names = tuple(getattr(data, "feature_names", None) or ())
-    preparation = getattr(data, "preparation", None)
-    own = 0 if preparation is None else len(preparation.names)
-    return names[own:][-1:] == (LOG_DEGREE,) and structural_count(names) is None
+    known = tuple(names or ())
+    made = known[0 if preparation is None else len(preparation.names) :]
+    if structural_count(known) is None:
+        for count in (2, 1):
+            if made[-count:] == LOG_DEGREES[:count]:
+                return LOG_DEGREES[:count]
+    return ()
+
+
+def log_degrees_of(data: Any) -> tuple[str, ...]:
+    """:func:`log_degrees` of a graph, store or model, or None."""
+    names = getattr(data, "feature_names", None)
+    return log_degrees(names, getattr(data, "preparation", None))
 
 
 def without_log_degree(graph: Graph) -> Graph:
-    """``graph`` without its last feature."""
-    names = (graph.feature_names or ())[:-1]
-    return graph.with_features(graph.features[:, :-1], names, preparation=graph.preparation)
+    """``graph`` without the features of :func:`with_log_degree`."""
+    count = graph.num_features - len(log_degrees_of(graph))
+    names = (graph.feature_names or ())[:count]
+    return graph.with_features(graph.features[:, :count], names, preparation=graph.preparation)
 
 
 def _with_columns(graph: Graph, columns: np.ndarray, names: tuple[str, ...]) -> Graph:

@@ -103,15 +103,24 @@ def test_a_degree_means_the_same_in_other_tables():
     model = hoplite.train((nodes, edges)).model
     half = edges.set_column(2, "weight", pa.array(edges["weight"].to_numpy() / 2))
     graph = hoplite.open_data((nodes, half), prepare=model).in_memory()
-    degrees = np.asarray(graph.adjacency.sum(axis=1)).reshape(-1, 1)
-    column = np.log1p(degrees / model.loop_weight).astype(np.float32)
+    assert model.feature_names[5:] == ("log degree", "log weighted degree")
+    rows = graph.adjacency.toarray()
+    degrees = np.column_stack([(rows > 0).sum(axis=1), rows.sum(axis=1) / model.loop_weight])
     by_hand = graph.with_features(
-        np.hstack([graph.features[:, :5], column]),
+        np.hstack([graph.features[:, :5], np.log1p(degrees).astype(np.float32)]),
         model.feature_names,
         preparation=graph.preparation,
     )
     np.testing.assert_allclose(model.logits(graph), model.logits(by_hand), rtol=1e-5, atol=1e-5)
     assert not np.allclose(model.logits(graph), model.logits((nodes, edges)))
+    plain = nodes, edges.drop_columns(["weight"])
+    prepared = model.aligned(hoplite.open_data(plain, prepare=model).in_memory())
+    counts = np.diff(prepared.adjacency.indptr)
+    wanted = np.log1p(np.column_stack([counts, counts / model.loop_weight]))
+    np.testing.assert_allclose(prepared.features[:, 5:], wanted, rtol=1e-5)
+    unweighted = hoplite.train(plain).model
+    assert unweighted.feature_names[5:] == ("log degree",)
+    assert unweighted.aligned(graph).feature_names[5:] == ("log degree",)
 
 
 def test_nodes_that_arrive_have_the_column(folder, result):

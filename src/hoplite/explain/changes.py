@@ -37,7 +37,7 @@ from hoplite.preparation import (
     WordsColumn,
     as_days,
 )
-from hoplite.structural import NAMES, has_log_degree, links_among, structural_count
+from hoplite.structural import NAMES, links_among, log_degrees_of, structural_count
 
 CellValue = float | str | bool | None
 MAX_NUMBER = float(np.finfo(np.float32).max)  # of a cell that a table may have
@@ -182,7 +182,7 @@ def find_cells(
             columns[start + place] = Cell(start, number, column)
         start += width
     vectors = structural_count(names)
-    made = int(has_log_degree(trained)) if vectors is None else len(NAMES) + vectors
+    made = len(log_degrees_of(trained)) if vectors is None else len(NAMES) + vectors
     most = trained.num_features - made
     links = links_among(names, preparation) or ()
     found = {}

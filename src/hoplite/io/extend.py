@@ -35,8 +35,8 @@ from hoplite.labels import kind_of, known_labels
 from hoplite.node_data import NodeData
 from hoplite.preparation import Preparation, chosen_preparation
 from hoplite.structural import (
-    has_log_degree,
     links_among,
+    log_degrees_of,
     structural_count,
     structural_names,
     with_log_degree,
@@ -145,9 +145,9 @@ def extend_tables(
         plain = graph.with_features(graph.features[:, :own], names, preparation=graph.preparation)
         grown, named = extend_tables(plain, new, tables=tables, **options)
         return with_structural(grown, count), named
-    if has_log_degree(graph):
+    if degrees := log_degrees_of(graph):
         grown, named = extend_tables(without_log_degree(graph), new, tables=tables, **options)
-        return with_log_degree(grown), named
+        return with_log_degree(grown, degrees), named
     weighted = bool((graph.adjacency.data != 1).any())
     arrived = NewTables(new, graph, **options).read(weighted=weighted)
     features = graph.features

@@ -34,8 +34,8 @@ from hoplite.io.tables import TABLES, read_tables
 from hoplite.preparation import TableOptions
 from hoplite.structural import (
     count_of_model,
-    has_log_degree,
     link_of_model,
+    log_degrees_of,
     with_log_degree,
     with_structural,
 )
@@ -135,8 +135,9 @@ def load(
     link = link or link_of_model(prepare)
     graph = _load(source, seed, split, {"prepare": prepare} | options)
     graph = with_structural(graph, structural, link=link)
-    if has_log_degree(prepare):
-        graph = with_log_degree(graph.with_loop_weight(prepare.loop_weight or graph.loop_weight))
+    if degrees := log_degrees_of(prepare):
+        graph = graph.with_loop_weight(prepare.loop_weight or graph.loop_weight)
+        graph = with_log_degree(graph, degrees)
     return graph.for_task(options.get("task"))
 
 

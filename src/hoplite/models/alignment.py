@@ -21,7 +21,7 @@ from hoplite.node_data import NodeData, StoredHops
 from hoplite.operators import find_operator
 from hoplite.preparation import Preparation, changes
 from hoplite.relations import types_of
-from hoplite.structural import LOG_DEGREE, structural_count, with_log_degree
+from hoplite.structural import log_degrees, with_log_degree
 
 LEFT_OUT = "left_out_classes"  # of a model's training: the graph's classes that it did not see
 
@@ -35,15 +35,15 @@ def aligned_graph(
 ) -> Graph:
     """``graph``, with its features in the model's order and its self-loops of the model's weight.
 
-    The feature "log degree" is computed if only the model has it. See :func:`aligned_columns`.
+    Logarithms of degrees are computed if only the model has them. See :func:`aligned_columns`.
     """
     if loop_weight is not None:
         graph = graph.with_loop_weight(loop_weight)
     if relations or graph.relations:
         check_relations([relation.name for relation in graph.relations], relations or {})
         graph = graph.with_relations(relations or {})
-    if LOG_DEGREE in (feature_names or ()) and structural_count(feature_names) is None:
-        graph = with_log_degree(graph)
+    if degrees := log_degrees(feature_names, None):
+        graph = with_log_degree(graph, degrees)
     columns = aligned_columns(graph, num_features, feature_names)
     if columns is None:
         return graph

@@ -47,7 +47,7 @@ from hoplite.store.cost import RESERVE, Sizes, check_room, prepared_entries
 from hoplite.store.graph_files import OPERATOR, write_nodes, write_operator, write_record
 from hoplite.store.manifest import GRAPH
 from hoplite.store.store import HopStore
-from hoplite.structural import has_log_degree, links_among, structural_count
+from hoplite.structural import links_among, log_degrees_of, structural_count
 
 READ, OPERATOR_MADE, FEATURES_MADE = 0.2, 0.4, 0.5  # share of the work that is done by then
 MAX_SHARE = 0.5  # of the rows; if more of them change, all are computed
@@ -122,7 +122,7 @@ class _Update:
                 f"{store.folder} does not know all of its edges, as some vanish in its operator; "
                 "make a store of the grown graph with `hoplite propagate`."
             )
-        structural = structural_count(names) is not None or has_log_degree(store)
+        structural = structural_count(names) is not None or bool(log_degrees_of(store))
         if structural or links_among(names, store.preparation) is not None:
             raise StoreError(
                 f"{store.folder} has structural features, which change everywhere with every edge; "

@@ -25,7 +25,7 @@ from hoplite.machine import release_memory, used_memory
 from hoplite.node_data import GraphData, NodeData
 from hoplite.store.manifest import FILE, GRAPH
 from hoplite.store.store import HopStore
-from hoplite.structural import has_log_degree
+from hoplite.structural import log_degrees_of
 
 # Tables in memory take several times the bytes of their files, and the reader of CSV its own.
 TABLE_SHARE, READER_BYTES = 16, 128 * 10**6
@@ -123,7 +123,7 @@ def opened_graph(
                 f"structural is {options['structural']}, but {source} is too large for the memory "
                 "to make such features; give more --memory."
             )
-        if has_log_degree(options.get("prepare")):
+        if log_degrees_of(options.get("prepare")):
             raise ConfigError(
                 f"the model has the feature 'log degree', but {source} is too large for the memory "
                 "to make it; give more --memory."

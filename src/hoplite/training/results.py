@@ -456,8 +456,8 @@ def train(
         does. For a store its own hops, operator and basis are the default, and dropout 0.
     model : str, such as "sgc" or "lgc"; all are in docs/models.md
         Or a class of your own, see docs/your-own-model.md. If None, for node and edge tables
-        ``"blocks"`` with ``operator="random_walk"`` and the logarithm of the degree as one more
-        feature, and 2 hops, or with folds as many of 0 to 2, or PPR, as has the lowest loss. Labels
+        ``"blocks"`` with ``operator="random_walk"`` and logarithms of degrees as more features,
+        and 2 hops, or with folds as many of 0 to 2, or PPR, as has the lowest loss. Labels
         of neighbours are added where they lower it. For graphs ``"lgc"``; without any option, and
         with up to 20,000 training nodes, LGC, PPR or hop blocks of 0 or 2 hops, whichever has the
         lowest validation loss.
@@ -697,8 +697,8 @@ def with_default_model(
 ) -> tuple[NodeData, str | type, dict[str, Any]]:
     """``data``, ``model`` and ``options``, with the defaults for the data if ``model`` is None.
 
-    They are those of :func:`hoplite.models.default_options`. With hop blocks the logarithm of the
-    degree is one more feature, and if one of two classes is rare, its threshold is the best by F1.
+    They are those of :func:`hoplite.models.default_options`. With hop blocks logarithms of degrees
+    are more features, and if one of two classes is rare, its threshold is the best by F1.
     """
     if model is not None:
         return data, model, dict(options)
