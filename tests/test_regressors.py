@@ -15,7 +15,9 @@ from hoplite import (
     HyperLGCRegressor,
     LGCRegressor,
     SGCRegressor,
+    Split,
     TrainedModel,
+    train,
 )
 from hoplite.explain import explain
 from hoplite.predictions import predict_table
@@ -94,3 +96,26 @@ def test_weights_masks_and_a_saved_model(valued, tmp_path):
     np.testing.assert_array_equal(read.predict(labelled), read.predict(graph))
     place = list(graph.node_ids).index("n3")
     assert explain(read, graph, "n3").margin == pytest.approx(read.predict(graph)[place])
+
+
+def test_scores_are_named_for_every_task(valued):
+    graph, values, train_nodes, val, test = valued
+    graph = Graph(graph.adjacency, graph.features, values, split=Split(train_nodes, val, test))
+    result = train(graph, "lgc", hops=1, epochs=20)
+    assert result.test_score == pytest.approx(result.metrics("test")["r2"].mean)
+    assert result.val_score == result.runs[0].val_score
+    for scored in (result, result.runs[0]):
+        with pytest.raises(AttributeError, match="regression has no test_accuracy; use test_score"):
+            _ = scored.test_accuracy
+    classes = train("cora", "sgc", hops=1, epochs=3)
+    assert classes.test_score == classes.test_accuracy
+
+
+def test_random_state_is_the_seed(valued):
+    graph, values, nodes, *_ = valued
+    options = {"hops": 1, "epochs": 5, "dropout": 0.5}
+    seeded = LGCRegressor(graph, seed=3, **options).fit(nodes, values[nodes])
+    stated = LGCRegressor(graph, random_state=3, **options).fit(nodes, values[nodes])
+    np.testing.assert_array_equal(seeded.predict(nodes), stated.predict(nodes))
+    drawn = clone(stated).set_params(random_state=np.random.RandomState(0))
+    assert np.isfinite(drawn.fit(nodes, values[nodes]).predict(nodes)).all()

@@ -79,8 +79,9 @@ class NodeEstimator(BaseEstimator):
             return
         settings = [*dataclasses.fields(model.Settings), *dataclasses.fields(TrainingConfig)]
         defaults = {one.name: one.default for one in settings} | {"folds": 0}
-        defaults |= model.defaults | {"seed": 0}
-        names = [name for name in defaults if name in {*model.settings(), "seed"} - cls.lacking]
+        defaults |= model.defaults | {"seed": 0, "random_state": None}
+        own = {*model.settings(), "seed", "random_state"} - cls.lacking
+        names = [name for name in defaults if name in own]
         arguments: list[Any] = [("graph", Any)]
         for name in sorted(names, key=lambda name: [*PLACES, name].index(name)):
             named = name not in PLACES
@@ -117,7 +118,7 @@ class NodeEstimator(BaseEstimator):
         (run,) = fit(
             graph,
             model_config,
-            [Run(training_config, self.seed)],
+            [Run(training_config, _seed_of(self))],
             sets,
             task,
             names=names,
@@ -155,7 +156,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     ----------
     graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
         One that is no Graph is converted at the first use, and again by every clone.
-    seed : int
+    seed : int, default 0
+    random_state : int or RandomState, optional
+        The same as ``seed``, which it overrides.
     **settings
         Those of the model, see :class:`~hoplite.ModelConfig`, and those of
         :class:`~hoplite.TrainingConfig`, with the model's defaults.
@@ -300,7 +303,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     Parameters
     ----------
     graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
-    seed : int
+    seed : int, default 0
+    random_state : int or RandomState, optional
+        The same as ``seed``, which it overrides.
     loss : {"auto", "squared", "huber"}
         What is minimised, of values with mean 0 and deviation 1 over the nodes of ``fit``: the
         squared error ("auto"), or Huber's, which is linear beyond a distance of 1.
@@ -354,7 +359,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     def _values(self, nodes: Any, y: Any, name: str) -> NodeSet:
         nodes, y = _as_labelled(nodes, y, graph_of(self), name)
         if y.dtype.kind not in "biuf" or not np.isfinite(y).all():
-            raise GraphError(f"{name} holds what is no finite number; leave those nodes out.")
+            raise GraphError(f"{name} contains NaN, infinity or text; leave those nodes out.")
         if not len(y):
             raise GraphError(f"{name} is empty; give at least one node.")
         return NodeSet(nodes, y.astype(np.float64))
@@ -489,6 +494,8 @@ class AutoClassifier(NodeClassifier):
     options : mapping of settings that hold for all candidates that have them
     seed : int
         Also of the nodes that are held out.
+    random_state : int or RandomState, optional
+        The same as ``seed``, which it overrides.
 
     Attributes
     ----------
@@ -506,6 +513,7 @@ class AutoClassifier(NodeClassifier):
     candidates: str | Path | None = None
     options: Mapping[str, Any] | None = None
     seed: int = 0
+    random_state: Any = None
 
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride] - searches weigh no samples
         self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None
@@ -526,7 +534,7 @@ class AutoClassifier(NodeClassifier):
         texts: Sequence[str],
     ) -> None:
         check_number("seeds", self.seeds, 1, whole=True)
-        check_number("seed", self.seed, 0, whole=True)
+        seed = _seed_of(self)
         trials = AUTO_TRIALS if self.trials is None and self.budget is None else self.trials
         if not isinstance(self.options, Mapping | None):
             raise ConfigError(f"options is a {type(self.options).__name__}; give a mapping.")
@@ -539,7 +547,7 @@ class AutoClassifier(NodeClassifier):
                 weights = tuple((called.get(value, value), weight) for value, weight in weights)
             options["class_weight"] = weights
         if val is None:
-            train, val = self._hold_out(train)
+            train, val = self._hold_out(train, seed)
         graph = graph_of(self)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HopliteWarning)  # no estimator tells its figures
@@ -548,7 +556,7 @@ class AutoClassifier(NodeClassifier):
                 labelled,
                 trials=trials,
                 budget=self.budget,
-                seeds=range(self.seed, self.seed + self.seeds),
+                seeds=range(seed, seed + self.seeds),
                 candidates=self.candidates,
                 **options,
             )
@@ -556,14 +564,14 @@ class AutoClassifier(NodeClassifier):
         best = self.result_.trained.best_run
         self._keep(graph, best.history, best.epochs)
 
-    def _hold_out(self, given: NodeSet) -> tuple[NodeSet, NodeSet]:
+    def _hold_out(self, given: NodeSet, seed: int) -> tuple[NodeSet, NodeSet]:
         """The nodes to train on, and those of every class that are held out."""
         check_number("held_out", self.held_out, 0, 1, open_ends="lm")
         nodes, first = np.unique(given.nodes, return_index=True)  # a bootstrap has some twice
         labels = np.asarray(given.labels)[first]
         # several labels a node: there are no classes to keep even
         strata = labels if labels.ndim == 1 else np.zeros(len(nodes), np.int64)
-        generator, held = np.random.default_rng(self.seed), np.zeros(len(nodes), bool)
+        generator, held = np.random.default_rng(seed), np.zeros(len(nodes), bool)
         for group in (np.flatnonzero(strata == c) for c in np.unique(strata)):
             count = min(len(group) - 1, max(1, round(self.held_out * len(group))))
             held[generator.permutation(group)[:count]] = True
@@ -573,6 +581,16 @@ class AutoClassifier(NodeClassifier):
                 "validation=(nodes, y), or more nodes."
             )
         return NodeSet(nodes[~held], labels[~held]), NodeSet(nodes[held], labels[held])
+
+
+def _seed_of(estimator: Any) -> int:
+    """Its ``random_state``, by scikit-learn's convention, or else its ``seed``."""
+    state = getattr(estimator, "random_state", None)  # an __init__ of the user's may lack it
+    if isinstance(state, np.random.RandomState):
+        return int(state.randint(2**31))
+    name = "seed" if state is None else "random_state"
+    check_number(name, getattr(estimator, name), 0, whole=True)
+    return int(getattr(estimator, name))
 
 
 def _labelled(graph: Graph, parts: Sequence[NodeSet], names: tuple[str, ...]) -> Graph:

@@ -23,7 +23,7 @@ from hoplite.csr import (
     frozen,
     mean_weight,
 )
-from hoplite.errors import ConfigError, GraphError, HopliteWarning, plural, some_of
+from hoplite.errors import ConfigError, GraphError, HopliteWarning, nearest_hint, plural, some_of
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
 from hoplite.relations import Relation, check_relations, edge_relations, like
@@ -43,7 +43,7 @@ PARTS = ("train", "val", "test")
 PIECE = 1 << 22  # numbers of X read at a time
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Split:
     """Node indices of the training, validation and test sets; sorted, disjoint, read-only.
 
@@ -58,24 +58,41 @@ class Split:
 
     >>> Split(train=[2, 0], val=[1]).train
     array([0, 2])
+    >>> Split(train=[2, 0], val=[1])
+    Split(train: 2 nodes, val: 1, test: 0)
     >>> Split([0], [1], [2], note="by hand", seed=3).description
     'by hand, seed 3'
     """
 
-    train: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    val: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    test: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    note: str = ""
-    seed: int | None = None
-    mask_lengths: tuple[int, ...] = field(default=(), init=False, repr=False)  # of boolean parts
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+    note: str
+    seed: int | None
+    mask_lengths: tuple[int, ...] = field(init=False)  # of boolean parts
 
-    def __post_init__(self) -> None:
-        masks = [np.asarray(getattr(self, part)) for part in PARTS]
+    def __init__(
+        self,
+        train: Any = (),
+        val: Any = (),
+        test: Any = (),
+        note: str = "",
+        seed: int | None = None,
+        **unknown: Any,
+    ) -> None:
+        for name in unknown:
+            meant = [part for part in PARTS if name.startswith(part)]
+            hint = f" Did you mean {meant[0]!r}?" if meant else nearest_hint(name, PARTS)
+            raise TypeError(f"Split has no argument {name!r}.{hint}")
+        parts = dict(zip(PARTS, (train, val, test), strict=True))
+        masks = map(np.asarray, parts.values())
         lengths = tuple(len(mask) for mask in masks if mask.dtype == bool and mask.ndim == 1)
         object.__setattr__(self, "mask_lengths", lengths)
+        object.__setattr__(self, "note", note)
+        object.__setattr__(self, "seed", seed)
         seen = np.empty(0, np.int64)
-        for part in PARTS:
-            nodes = as_node_indices(getattr(self, part), f"split.{part}")
+        for part, given in parts.items():
+            nodes = as_node_indices(given, f"split.{part}")
             both = np.intersect1d(nodes, seen)
             if both.size:
                 raise GraphError(
@@ -84,6 +101,14 @@ class Split:
                 )
             seen = np.concatenate([seen, nodes])
             object.__setattr__(self, part, frozen(nodes))
+
+    def __repr__(self) -> str:
+        sizes = self.sizes()
+        about = f", {self.description}" if self.description else ""
+        return (
+            f"Split(train: {sizes['train']:,} nodes, val: {sizes['val']:,}, "
+            f"test: {sizes['test']:,}{about})"
+        )
 
     @property
     def description(self) -> str:

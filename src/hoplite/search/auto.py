@@ -345,6 +345,16 @@ class AutoResult(Described):
         return self.trained.model
 
     @property
+    def test_score(self) -> float:
+        """Of the chosen model, as :attr:`TrainingResult.test_score`."""
+        return self.trained.test_score
+
+    @property
+    def val_score(self) -> float:
+        """Of the chosen model, as :attr:`TrainingResult.val_score`."""
+        return self.trained.val_score
+
+    @property
     def test_accuracy(self) -> float:
         """Of the chosen model, as :attr:`TrainingResult.test_accuracy`."""
         return self.trained.test_accuracy

@@ -35,7 +35,7 @@ from hoplite.search.trials import FinishedTrial
 from hoplite.tasks import Metric, Task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.results import TrainingResult, train
-from hoplite.training.scoring import PROTOCOL, number
+from hoplite.training.scoring import PROTOCOL, accuracy_of, number
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -227,9 +227,19 @@ class SearchResult(Described):
         return self.best.test if self.protocol == "test" else _numbers(self._chosen[1].test)
 
     @property
-    def test_accuracy(self) -> float:
-        """Mean test accuracy of the chosen configuration, or score of the task without classes."""
+    def test_score(self) -> float:
+        """Mean test score of the chosen configuration: accuracy, R^2 or micro F1."""
         return float(np.mean(self.test))
+
+    @property
+    def val_score(self) -> float:
+        """Mean validation score of the chosen configuration, as :attr:`test_score`."""
+        return float(np.mean(self.val))
+
+    @property
+    def test_accuracy(self) -> float:
+        """:attr:`test_score` for classes; AttributeError for other tasks."""
+        return accuracy_of(self.task, self.test_score, "test")
 
     @property
     def task(self) -> Task:

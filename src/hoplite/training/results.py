@@ -53,6 +53,7 @@ from hoplite.training.scoring import (
     PROTOCOL,
     SCORED,
     ScoredRun,
+    accuracy_of,
     clearly_worse,
     comparable_loss,
     number,
@@ -254,14 +255,24 @@ class TrainingResult(Described):
         )
 
     @property
+    def test_score(self) -> float:
+        """Mean test score over the runs: accuracy, R^2 or micro F1; NaN if a run has no result."""
+        return float(self._all(f"test_{self.task.score.name}").mean())
+
+    @property
+    def val_score(self) -> float:
+        """Mean validation score over the runs, as :attr:`test_score`."""
+        return float(self._all(f"val_{self.task.score.name}").mean())
+
+    @property
     def test_accuracy(self) -> float:
-        """Mean test accuracy over the runs; NaN if one of them has no result."""
-        return float(self._all("test_accuracy").mean())
+        """:attr:`test_score` for classes; AttributeError for other tasks."""
+        return accuracy_of(self.task, self.test_score, "test")
 
     @property
     def val_accuracy(self) -> float:
-        """Mean validation accuracy over the runs; NaN if one of them has no result."""
-        return float(self._all("val_accuracy").mean())
+        """:attr:`val_score` for classes; AttributeError for other tasks."""
+        return accuracy_of(self.task, self.val_score, "val")
 
     def _all(self, score: str) -> np.ndarray:
         return np.array([run.scores[score] for run in self.runs])

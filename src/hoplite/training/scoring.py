@@ -117,14 +117,24 @@ class ScoredRun:
         return at_best(self.history, curve, self.best_epoch)
 
     @property
+    def val_score(self) -> float:
+        """Score of the task on the validation nodes: accuracy, R^2 or micro F1."""
+        return self.scores[f"val_{self.task.score.name}"]
+
+    @property
+    def test_score(self) -> float:
+        """Score of the task on the test nodes: accuracy, R^2 or micro F1."""
+        return self.scores[f"test_{self.task.score.name}"]
+
+    @property
     def val_accuracy(self) -> float:
-        """Accuracy on the validation nodes."""
-        return self.scores["val_accuracy"]
+        """Accuracy on the validation nodes, for classes."""
+        return accuracy_of(self.task, self.val_score, "val")
 
     @property
     def test_accuracy(self) -> float:
-        """Accuracy on the test nodes."""
-        return self.scores["test_accuracy"]
+        """Accuracy on the test nodes, for classes."""
+        return accuracy_of(self.task, self.test_score, "test")
 
     def __repr__(self) -> str:
         test = [f", {k}={v:z.3f}" for k, v in self.scores.items() if k.startswith("test_")]
@@ -149,6 +159,15 @@ class ScoredRun:
                 if (found := self.metrics(part)) is not None
             },
         }
+
+
+def accuracy_of(task: Task, score: float, part: str) -> float:
+    """The ``score`` if it is an accuracy; AttributeError otherwise."""
+    if task.score.name != "accuracy":
+        raise AttributeError(
+            f"{task.name} has no {part}_accuracy; use {part}_score, its {task.score.name}."
+        )
+    return score
 
 
 def number(value: float) -> float | None:
