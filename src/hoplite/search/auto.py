@@ -75,16 +75,17 @@ from hoplite.tasks.base import title_of
 from hoplite.tasks.evaluation import best_temperature
 from hoplite.training.limits import OutOfTimeError, time_limit
 from hoplite.training.results import TrainingResult, as_seeds, train, with_default_model
-from hoplite.training.scoring import judge, number, with_test_scores
+from hoplite.training.scoring import comparable_loss, judge, number, with_test_scores
 from hoplite.training.sets import NodeSet
 
 log = logging.getLogger("hoplite.search")
 
 BUDGET = "60s"
 TRIALS_SHARE, RIVAL_SHARE = 0.6, 0.1  # of the budget; what is left is for the last training
+SAMPLED_SHARE = 0.35  # for the trials on a sample: the last training takes much longer
 GROUPS = 20  # of nodes, for standard errors
 MAX_LABELS = 10_000  # of data that candidates are tried on; of more a sample:
-SAMPLE_LABELS, SAMPLE_COLUMNS = 4_000, 500
+SAMPLE_LABELS, SAMPLE_COLUMNS = 2_000, 250
 VALIDATION_SHARE = 0.2  # of a sample without validation nodes
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 RIVAL = "gradient boosting"
@@ -424,7 +425,7 @@ def auto(
     ----------
     data : whatever :func:`hoplite.train` takes but a hop store
         Without validation nodes, folds of the training nodes choose. Of more than 10,000 labels the
-        candidates are tried on 5,000, with the 1,000 most frequent columns.
+        candidates are tried on 2,000, with the 250 most frequent columns.
     budget : str or float, default "60s"
         Wall time such as "60s", "5m" or a number of seconds.
     trials : int or str, optional
@@ -508,6 +509,10 @@ class _Choice:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HopliteWarning)  # of classes: it was given before
             self.small, self.columns = sample(graph, seeds[0])
+        parts = graph.split, self.small.split
+        labels, tried = (part.train.size + part.val.size for part in parts)
+        self.sampled = tried < labels
+        self.share = SAMPLED_SHARE if self.sampled else TRIALS_SHARE
         self.results: dict[int, TrainingResult] = {}  # of this process, by position
         self.config = split_options(candidates[0].model, candidates[0].options)[1]
         self.monitor = task_of(graph.labels).monitor(self.config.monitor)
@@ -534,12 +539,14 @@ class _Choice:
         """Try, decide, train."""
         tried, rival = self.trials()
         chosen, best = decide(tried)
-        order = sorted(tried, key=_rank, reverse=True)
+        why, order = _why(chosen, best, len(tried), self.monitor), sorted(tried, key=_rank)[::-1]
+        larger = [one for one in order if one.learned > chosen.learned and one.ranks]
+        chosen, trained = self.last_training(chosen, larger[0] if larger else None)
         return AutoResult(
-            trained=self.last_training(chosen),
+            trained=trained,
             chosen=dataclasses.replace(chosen, chosen=True),
             candidates=[dataclasses.replace(one, chosen=one is chosen) for one in order],
-            why=_why(chosen, best, len(tried), self.monitor),
+            why=why,
             advice=_advice(tried, best, rival, self.monitor),
             rival=rival,
             monitor=self.monitor,
@@ -557,7 +564,7 @@ class _Choice:
             waiting = {one.family for one in self.candidates[i:]} - seen
             if not waiting and not rivals:
                 rivals.append(self._rival())
-            limit = self.left(TRIALS_SHARE) / max(1, len(waiting)) if tried else math.inf
+            limit = self.left(self.share) / max(1, len(waiting)) if tried else math.inf
             seen.add(candidate.family)
             if limit > 0 if decided is None else candidate.position in decided:
                 self.report(str(candidate), i / len(self.candidates))
@@ -571,12 +578,15 @@ class _Choice:
         return tried, rivals[0] if rivals else self._rival()
 
     def _try(self, candidate: Candidate, limit: float) -> Candidate | None:
-        """Train a candidate; None, and a note, if it takes longer than ``limit`` seconds."""
+        """Train a candidate for at most ``limit`` seconds; None, and a note, if it has no result.
+
+        One that is out of time is judged by its best epoch, or penalty, so far.
+        """
         options: dict[str, Any] = dict(candidate.options)
         options |= {"refit": False} if "refit" in options else {}
         started = time.monotonic()
         try:
-            with warnings.catch_warnings(), time_limit(limit):
+            with warnings.catch_warnings(), time_limit(limit, keep_best=True):
                 warnings.simplefilter("ignore", HopliteWarning)
                 result = train(
                     self.small, candidate.model, seeds=self.seeds[:1], test=False, **options
@@ -618,7 +628,7 @@ class _Choice:
         """Gradient boosting, of one class or number a node; None without time."""
         small, labels, split = self.small, self.small.labels, self.small.split
         known, started = self.file.fact("trial 0", Candidate), time.monotonic()
-        limit = min(self.left(TRIALS_SHARE + RIVAL_SHARE), (self.budget or math.inf) * RIVAL_SHARE)
+        limit = min(self.left(self.share + RIVAL_SHARE), (self.budget or math.inf) * RIVAL_SHARE)
         if known or labels.ndim > 1 or small.relations or limit <= 0 or not small.num_features:
             return known
         task = task_of(labels).fitted(labels[split.train], max(len(small.class_names), 1))
@@ -632,33 +642,43 @@ class _Choice:
         self.keep(rival)
         return rival
 
-    def last_training(self, chosen: Candidate) -> TrainingResult:
+    def last_training(
+        self, chosen: Candidate, larger: Candidate | None
+    ) -> tuple[Candidate, TrainingResult]:
         """The chosen one on all data with all seeds, or with what the budget leaves time for.
 
-        The model of the trial is the answer where nothing else would be learned, or in time.
+        The model of the trial is the answer where nothing else would be learned, or in time. After
+        trials on a sample the best one that learns more numbers is trained on all data first, as
+        more can be learned from more labels; the better one of the two there is the answer.
         """
         _, config = split_options(chosen.model, chosen.options)
         known, seeds = self.results.get(chosen.position), self.seeds
-        parts = self.graph.split, self.small.split
-        labels, tried = (part.train.size + part.val.size for part in parts)
-        sampled = tried < labels
         if config.optimizer == "path":
             seeds = seeds[:1]  # an optimum does not depend on it
         elif self.budget is not None:
             affordable = int(max(self.left(), 0.0) / max(chosen.seconds, 1e-3))
-            seeds = seeds[: 1 if sampled else max(1, affordable)]
+            seeds = seeds[: 1 if self.sampled else max(1, affordable)]
             if len(seeds) < len(self.seeds):
                 self.notes.append(f"the chosen one has {plural(len(seeds), 'seed')}")
-        if sampled or len(seeds) > 1 or config.refit or known is None:
-            try:
-                with time_limit(math.inf if known is None else self.left(), keep_best=True):
-                    return train(self.graph, chosen.model, seeds=seeds, **chosen.options)
-            except OutOfTimeError:
-                self.notes.append("the model is that of the trial")
+        finalists = [larger, chosen] if self.sampled and larger is not None else [chosen]
+        done: list[tuple[Candidate, TrainingResult]] = []
+        if self.sampled or len(seeds) > 1 or config.refit or known is None:
+            for one in finalists:
+                self.report(f"{one}, all data", 1.0)
+                try:
+                    limit = math.inf if known is None and not done else self.left()
+                    with time_limit(limit, keep_best=True):
+                        result = train(self.graph, one.model, seeds=seeds, **one.options)
+                    done.append((one, result))
+                except OutOfTimeError:
+                    self.notes.append(f"there was no time for {one} on all data")
+            self.notes += [] if done else ["the model is that of the trial"]
+        if done:
+            return min(done, key=lambda pair: comparable_loss(pair[1].best_run))
         assert known is not None
         run = dataclasses.replace(known.best_run, model=self._widened(known.model))
         run = with_test_scores(run, self.graph)
-        return dataclasses.replace(known, graph=self.graph, runs=(run,))
+        return chosen, dataclasses.replace(known, graph=self.graph, runs=(run,))
 
     def _widened(self, model: TrainedModel) -> TrainedModel:
         """The model of a sample with the columns of all data; those it has not seen count 0."""
@@ -714,7 +734,7 @@ def _advice(
 def sample(graph: Graph, seed: int) -> tuple[Graph, np.ndarray | None]:
     """What candidates are tried on: ``graph`` without test nodes, a part of it if it is large.
 
-    Of more than 10,000 labels these are 5,000, a fifth of which validates, and the 1,000 most
+    Of more than 10,000 labels these are 2,000, a fifth of which validates, and the 250 most
     frequent columns, which are the second value if there are more.
     """
     split, rng = graph.split, np.random.default_rng(seed)

@@ -20,8 +20,9 @@ from hoplite.tasks import Task
 from hoplite.training.folds import fold_numbers
 
 HOPS = 2
-MAX_COLUMNS = 300  # of X: the most frequent ones of more
-ITERATIONS, STEP = 200, 10  # at most, and between two looks at the validation nodes
+MAX_COLUMNS = 100  # of X: the most frequent ones of more
+ITERATIONS = 200  # at most
+TREES = 20  # between two looks at the validation nodes; an iteration has one for each class
 FLOOR = 1e-6  # of probabilities: their logarithm is an output
 
 
@@ -73,9 +74,9 @@ def boosted_outputs(
     settings = {"warm_start": True, "early_stopping": False, "random_state": seed}
     models, width = [family(**settings) for _ in parts], max(len(graph.class_names), 1)
     targets = task.targets(values[held], width)
-    best, lowest = None, np.inf
+    best, lowest, step = None, np.inf, max(1, TREES // width)
     with threadpool_limits(1, user_api="openmp"):  # several wait for each other on a busy machine
-        for iterations in range(STEP, ITERATIONS + 1, STEP):
+        for iterations in range(step, ITERATIONS + 1, step):
             outputs = np.full((len(nodes), width), np.log(FLOOR))
             for model, part in zip(models, parts, strict=True):
                 if time.monotonic() > end:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import warnings
@@ -47,6 +48,7 @@ from hoplite.tasks.base import title_of
 from hoplite.training.fit import fit
 from hoplite.training.folds import MAX_FOLDED, MIN_LABELS
 from hoplite.training.gain import GraphGain
+from hoplite.training.limits import OutOfTimeError
 from hoplite.training.linear import plan_order
 from hoplite.training.runs import Report, Run, TrainingProgress, stage
 from hoplite.training.scoring import (
@@ -537,7 +539,8 @@ def train(
             others = [] if many else [*judged.values()]
             best = min(others, key=comparable_loss, default=runs[0])
             alone = alone if many else None
-            gain = _graph_gain(opened, best, config, sets, alone, next(stages, None))
+            with contextlib.suppress(OutOfTimeError):  # the model counts, and there is one
+                gain = _graph_gain(opened, best, config, sets, alone, next(stages, None))
     result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses, gain)
     log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
