@@ -164,7 +164,7 @@ def protocols(alt: str) -> str:
 def epoch(alt: str) -> str:
     """Speed of an epoch relative to plain torch, a bar for each measured case, from 0."""
     ratios = epoch_ratios("plain torch")
-    parts, left, scale = [], 232, 180 / max(5.0, *ratios.values())
+    parts, left, scale = [], 266, 150 / max(5.0, *ratios.values())
     below = 26 * len(ratios) + 8
     parts += [line(left + scale, 4, left + scale, below, "zero")]
     for i, (case, ratio) in enumerate(ratios.items()):
