@@ -203,6 +203,13 @@ def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | N
         ]
         temperature = f"temperature {run.calibration['temperature']:.3f}"
         facts["Calibrated"] = f"{temperature}; calibration error: {'; '.join(errors)}"
+        degrees = run.calibration["by_degree"]
+        if degrees is not None and degrees["differs"]:
+            each = [f"{name} {one['temperature']:.3f}" for name, one in degrees["groups"].items()]
+            facts["By number of neighbours"] = (
+                f"the best temperatures differ (p = {degrees['p']:.1g}): {', '.join(each)}; "
+                "probabilities are right on average only"
+            )
     facts["Time"] = f"{summary['ms_per_epoch']:.2f} ms per epoch and seed"
     if diverged := [str(run.seed) for run in result.runs if run.diverged]:
         facts["Diverged"] = f"seeds {', '.join(diverged)}; their best epoch before that counts"

@@ -24,7 +24,7 @@ from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.trained import SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
-from hoplite.tasks.evaluation import best_temperature
+from hoplite.tasks.evaluation import best_temperature, temperatures_by_degree
 from hoplite.training.runs import RunResult, at_best
 from hoplite.training.sets import NodeSet, union
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hoplite.training.fit import Fitted
     from hoplite.training.folds import CrossValidated
 
+BY_DEGREE = "temperatures_by_degree"  # of a model's training
 SCORED = ("val", "test")
 GROUPS = 20  # of nodes, for standard errors
 PROTOCOL = "refit on training and validation labels"
@@ -86,7 +87,10 @@ class ScoredRun:
     @cached_property
     def calibration(self) -> dict[str, Any] | None:
         """The ``temperature``, and for ``val`` and ``test`` the calibration error ``before`` and
-        ``after``; None if the model is not calibrated."""
+        ``after``; None if the model is not calibrated.
+
+        ``by_degree`` is what :func:`~hoplite.tasks.evaluation.temperatures_by_degree` says of the
+        validation nodes."""
         first = self.task.uncalibrated()
         if first is None:
             return None
@@ -96,7 +100,7 @@ class ScoredRun:
             found[part] = {
                 when: task.figure("calibration_error", *outputs) for when, task in tasks.items()
             }
-        return found
+        return found | {"by_degree": self.model.training.get(BY_DEGREE)}
 
     @property
     def threshold(self) -> float | None:
@@ -213,6 +217,10 @@ def scored_run(
         if settings.threshold != 0.5 or after:
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
+        if settings.calibrate and (rows := fitted.data.adjacency_rows) is not None:
+            part = sets["train" if out_of_fold is not None else "val"]
+            degrees = np.diff(rows.indptr(0, fitted.data.num_nodes))[part.nodes]
+            trained.training[BY_DEGREE] = temperatures_by_degree(*outputs["val"], degrees)
         if crossed is not None and crossed.weights and task.has_sets:
             labels, logits = outputs["val"]
             nodes = [crossed.folds, labels, task.strangeness(labels, logits)]
