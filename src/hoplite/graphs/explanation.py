@@ -214,10 +214,12 @@ def explain_graph(
         versus = class_index("against", names, against)
     elif model.task.exclusive and len(names) > 1 and not alone:
         versus = int(np.where(np.arange(len(names)) == c, -np.inf, logits).argmax())
-    theta, bias = model.head.maps_[0].astype(np.float64), model.head.weights.get("bias")
-    bias = np.zeros(len(names)) if bias is None else bias.astype(np.float64)
-    contrast = theta[:, c] - (0 if versus is None else theta[:, versus])
-    constant = float(bias[c] - (0 if versus is None else bias[versus]))
+    signs = np.zeros(len(names))
+    signs[c] = 1
+    if versus is not None:
+        signs[versus] -= 1
+    contrast = model.head.maps_[0].astype(np.float64) @ signs
+    constant = float(model.head.weights.get("bias", np.zeros(len(names))) @ signs)
     row: Any = pooled.features[[0]]
     row = (row.toarray() if hasattr(row, "toarray") else row)[0].astype(np.float64)
     amounts = row * contrast
@@ -233,7 +235,7 @@ def explain_graph(
         names[c],
         None if versus is None else names[versus],
         predicted,
-        float(logits[c] - (0 if versus is None else logits[versus])),
+        float(logits @ signs),
         constant,
         columns,
         parts,
