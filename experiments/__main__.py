@@ -65,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--data", type=Path, required=True, help="folder of NAME.npz with splits")
     whole.add_argument("--out", type=Path, default=Path("runs/graphs"), help="of the folds")
     whole.add_argument("--set", action="append", metavar="NAME", help="only this (repeatable)")
+    whole.add_argument("--nets", action="store_true", help="networks, for hours, instead")
     whole.add_argument("--workers", type=int, default=CORES, help="processes")
     plain = command("defaults", _defaults, "The defaults against scikit-learn on the features.")
     plain.add_argument("--graphs", type=Path, help="folder of .npz files; see docs/report.md")
