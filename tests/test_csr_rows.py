@@ -94,7 +94,7 @@ def test_a_damaged_graph_on_disk(kept, tmp_path_factory, damage, most, operator)
     except DatasetError as error:
         sentence = str(error)
     shutil.rmtree(folder)
-    assert sentence is None or "holds no whole graph on disk" in sentence
+    assert sentence is None or "is not a complete graph on disk" in sentence
 
 
 @examples(40)

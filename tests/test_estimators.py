@@ -234,7 +234,7 @@ def test_another_graph_is_prepared_as_that_of_the_fit():
     np.testing.assert_array_equal(found, fitted.model_.predict_proba(second))
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(nodes), found)
     fitted.set_params(graph=hoplite.io.from_networkx(second))  # scaled by itself
-    with pytest.raises(ModelFileError, match="was prepared otherwise"):
+    with pytest.raises(ModelFileError, match="was prepared differently"):
         fitted.predict(nodes)
     alone = clone(fitted.set_params(graph=second)).fit(nodes, y).predict_proba(nodes)
     np.testing.assert_array_equal(fitted.fit(nodes, y).predict_proba(nodes), alone)

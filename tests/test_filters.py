@@ -49,7 +49,7 @@ def test_hop_blocks_have_no_single_response():
     model = TrainedModel(
         model_config("blocks", hops=1), {"theta": np.ones((2, 3, 2))}, 3, ("a", "b")
     )
-    with pytest.raises(ConfigError, match="has a filter of its own for every class"):
+    with pytest.raises(ConfigError, match="has a filter for each class"):
         frequency_response(model)
     assert frequency_response(model.maps_[:, 0, 1], [0.5]).tolist() == [1.5]
 

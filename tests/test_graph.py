@@ -211,5 +211,5 @@ def test_masks_count_as_indices_and_must_fit():
 
 
 def test_node_ids_are_different():
-    with pytest.raises(GraphError, match="node_ids holds a name twice"):
+    with pytest.raises(GraphError, match="node_ids contains a name twice"):
         Graph.from_edges([(0, 1)], np.eye(2), node_ids=["a", "a"])

@@ -117,7 +117,7 @@ def test_tables_links_and_vectors(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         model.logits(hoplite.load(folder, prepare=model)), model.logits(linked)
     )
-    with pytest.raises(GraphError, match="links as features, which are those of its own nodes"):
+    with pytest.raises(GraphError, match="links as features, which refer to its own nodes"):
         hoplite.io.extend(linked, folder)
     others = linked.with_node_ids([f"b{i}" for i in range(40)])
     names = [name.replace("link to a", "link to b") for name in linked.feature_names or ()]

@@ -102,7 +102,7 @@ def test_the_command_writes_in_batches_and_within_the_memory(graph, store, tmp_p
     assert text["predicted"].to_pylist() == expected["predicted"].tolist()
     refused = command("bounds", store.folder)
     assert refused.returncode == 1
-    assert "this needs the graph itself" in refused.stderr
+    assert "which only train, predict and explain accept" in refused.stderr
 
 
 def test_probabilities_of_all_classes_and_the_split(graph, store, tmp_path):

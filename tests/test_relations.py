@@ -267,7 +267,7 @@ def test_what_keeps_no_relations_says_so(tmp_path: Path) -> None:
             call()
     with pytest.raises(ConfigError, match="coefficients of shape"):
         hoplite.frequency_response(fitted)
-    with pytest.raises(GraphError, match="an edge without one"):
+    with pytest.raises(GraphError, match="types has a missing value"):
         Graph.from_edges([(0, 1)], np.eye(2), types=[None])
 
 

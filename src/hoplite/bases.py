@@ -362,8 +362,8 @@ class Optimal(Basis):
 
     def step(self, i: int) -> Step:
         raise ConfigError(
-            f"basis is {self.name!r}, which has no numbers before it is fitted to a graph in "
-            "memory; train there, and take the basis of the trained model's configuration."
+            f"basis is {self.name!r}, which must first be fitted to a graph in memory; train "
+            "there, and take the basis of the trained model's configuration."
         )
 
 

@@ -193,8 +193,8 @@ class Cluster:
         except (FutureCancelledError, FuturesCancelledError, OSError):
             pass
         raise ClusterError(
-            f"the scheduler {self.where} is gone; start it again and run the same command: what is "
-            "finished stays."
+            f"the scheduler {self.where} is gone; restart it and run the same command again; "
+            "finished work is kept."
         )
 
     def _retry(self, future: Any, losses: int) -> None:
@@ -206,8 +206,8 @@ class Cluster:
             raise error
         if not isinstance(error, KilledWorker):
             raise ClusterError(
-                f"a task failed on {self.where} ({type(error).__name__}: {error}); what is "
-                "finished stays, and the same command continues."
+                f"a task failed on {self.where} ({type(error).__name__}: {error}); finished work "
+                "is kept; run the same command again to continue."
             ) from error
         if losses > MAX_LOSSES:
             raise ClusterError(
@@ -438,7 +438,7 @@ def _local(count: int) -> Iterator[Any]:
             stack.enter_context(local)
         except (RuntimeError, TimeoutError, AssertionError) as error:
             raise ClusterError(
-                f"the {count} processes of local:{count} do not start ({error}); is there too "
+                f"the {count} processes of local:{count} did not start ({error}); is there too "
                 "little memory for them, or is the machine too busy?"
             ) from error
         yield stack.enter_context(_client(local.scheduler_address, security))

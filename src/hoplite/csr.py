@@ -233,7 +233,7 @@ def _entries(matrix: Any, shape: tuple[int, int]) -> Arrays:
     if matrix.format == "lil":  # whose own conversion trusts the lengths of its lists
         lengths = [len(row) for row in matrix.rows]
         if len(lengths) != shape[0] or lengths != [len(row) for row in matrix.data]:
-            raise ValueError("its rows have other lengths than their values")
+            raise ValueError("the lengths of its rows and values differ")
         columns, values = (list(chain.from_iterable(part)) for part in (matrix.rows, matrix.data))
         columns = np.array(columns) if columns else np.empty(0, np.int64)
         return np.repeat(np.arange(shape[0]), lengths), columns, np.array(values, matrix.dtype)

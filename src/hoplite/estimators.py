@@ -577,7 +577,7 @@ class AutoClassifier(NodeClassifier):
             held[generator.permutation(group)[:count]] = True
         if not held.any():
             raise GraphError(
-                "y has a single node of every class, so none can be held out to choose by; pass "
+                "y has a single node of every class, so none can be held out; pass "
                 "validation=(nodes, y), or more nodes."
             )
         return NodeSet(nodes[~held], labels[~held]), NodeSet(nodes[held], labels[held])

@@ -410,7 +410,7 @@ class Graph(Described):
             names = some_of(self.class_names[c] for c in missing)
             warnings.warn(
                 f"{missing.size} of {self.num_classes} classes have no training node ({names}); "
-                "they can never be predicted well: label some of their nodes for training, or "
+                "they cannot be predicted: label some of their nodes for training, or "
                 "leave these labels out.",
                 HopliteWarning,
                 stacklevel=4,
@@ -602,7 +602,7 @@ def check_split(split: Split, labels: np.ndarray) -> None:
 
 def _check_unique(argument: str, names: Sequence | None) -> None:
     if names is not None and len(set(names)) < len(names):
-        raise GraphError(f"{argument} holds a name twice; give every one its own.")
+        raise GraphError(f"{argument} contains a name twice; make the names unique.")
 
 
 def _check_names(argument: str, names: Sequence | None, expected: int, what: str) -> None:

@@ -296,7 +296,7 @@ def relabelled(
         except ValueError:
             odd = next(name for name in names if not _is_number(name))
             raise GraphError(
-                f"task is {task!r}, but a label is {odd!r}, which is no number; give numbers."
+                f"task is {task!r}, but a label is {odd!r}; all labels must be numbers."
             ) from None
         return values[labels], ()
     if kind is NUMBERS and task == CLASSES.task:

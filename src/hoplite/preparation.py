@@ -179,7 +179,7 @@ class TableOptions:
         for name in options:
             if name not in names:
                 raise ConfigError(
-                    f"{name!r} is no option of tables; there are {', '.join(names)}."
+                    f"{name!r} is not an option of tables; use one of {', '.join(names)}."
                     f"{nearest_hint(name, [*names, *others])}"
                 )
 
@@ -552,11 +552,11 @@ class Preparation:
         )
 
     def _left(self) -> str:
-        told = {
+        columns = {
             "never changed, so not used": self.constant,
             "columns of edges that are not used": self.unused,
         }
-        return "".join(f"; {why}: {some_of(names)}" for why, names in told.items() if names)
+        return "".join(f"; {why}: {some_of(names)}" for why, names in columns.items() if names)
 
 
 def _kinds(columns: Sequence[PreparedColumn]) -> str:
@@ -599,8 +599,8 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
         )
     if found.transformer:
         raise ConfigError(
-            f"the features were made by {found.transformer}, a transformer of your own that is not "
-            "kept; load the tables in Python with hoplite.load(folder, prepare=transformer) and "
+            f"the features were made by {found.transformer}, a transformer that the model does not "
+            "store; load the tables in Python with hoplite.load(folder, prepare=transformer) and "
             "call model.predict(graph)."
         )
     known = {} if learned is None else {"task": learned.labels.task}
@@ -608,7 +608,7 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     fixed = [name for name in TableOptions.only_for_tables(given) if name not in free]
     fixed += [name for name, value in known.items() if given.get(name, value) != value]
     if fixed:
-        raise ConfigError(f"{fixed[0]} is the model's own, from its training; leave it out.")
+        raise ConfigError(f"{fixed[0]} is determined by the trained model; leave it out.")
     # a query is the user's own and never a model's: that may be a stranger's
     own = {"nodes": "", "edges": ""} | given | known
     chosen = dataclasses.replace(found.options, **own)

@@ -97,7 +97,7 @@ def edge_relations(
                 f"types has {len(texts):,} entries but there are {len(edges):,} edges."
             )
         if any(one is None or not str(one).strip() for one in types):
-            raise GraphError("types has an edge without one; give every edge a type.")
+            raise GraphError("types has a missing value; give every edge a type.")
         found, codes = np.unique(texts.astype(str), return_inverse=True)
         named = found.tolist()
     relations: list[Relation] = []
@@ -127,7 +127,7 @@ def check_relations(relations: Sequence[Relation], nodes: int) -> tuple[Relation
     """GraphError unless they are of a graph of so many nodes, each with a name of its own."""
     names = [relation.name for relation in relations]
     if len(set(names)) < len(names):
-        raise GraphError("relations has a name twice; give every one its own.")
+        raise GraphError("relations has a name twice; make the names unique.")
     for relation in relations:
         if relation.adjacency.shape != (nodes, nodes):
             raise GraphError(

@@ -144,8 +144,8 @@ def count_of_model(model: Any) -> int | None:
     if count:
         warnings.warn(
             f"the model's features 'vector 1' to 'vector {count}' are those of the graph that it "
-            "was trained on; of a graph with other edges they mean something else, so do not trust "
-            "its predictions there.",
+            "was trained on; for a graph with other edges they have another meaning, so do not "
+            "trust its predictions.",
             HopliteWarning,
             stacklevel=3,
         )
@@ -247,8 +247,8 @@ def link_of_model(model: Any) -> bool:
     if names[found[0]].split()[:3] == [*TO.split(), "0"]:
         warnings.warn(
             f"the model's features {names[found[0]]!r} and so on count the nodes of the graph that "
-            "it was trained on; of a graph whose nodes are others they mean something else, so do "
-            "not trust its predictions there.",
+            "it was trained on; for a graph with other nodes they have another meaning, so do not "
+            "trust its predictions.",
             HopliteWarning,
             stacklevel=3,
         )

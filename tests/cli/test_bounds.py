@@ -31,7 +31,7 @@ def test_a_trained_model(tmp_path):
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--model", "hlgc"], 2, "no complexity is known"),
+        (["--model", "hlgc"], 2, "no bound is known"),
         (["--model", "lcg"], 2, "Did you mean 'lgc'?"),
         (["--hops", "-1"], 2, "hops is -1"),
         (["--hops", "100000"], 2, "at most 5000"),

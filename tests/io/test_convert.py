@@ -315,11 +315,11 @@ def test_a_model_knows_its_structural_features(tmp_path):
     for node in club:
         del club.nodes[node]["club"]
     wanted = model.predict_proba(hoplite.io.from_networkx(club, structural=4))
-    with pytest.warns(HopliteWarning, match="with other edges they mean something else"):
+    with pytest.warns(HopliteWarning, match="with other edges they have another meaning"):
         np.testing.assert_array_equal(model.predict_proba(club), wanted)
     lines = [f"{u} {v} {w}" for u, v, w in club.edges(data="weight")]
     (tmp_path / "club.txt").write_text("\n".join(lines))
-    with pytest.warns(HopliteWarning, match="with other edges they mean something else"):
+    with pytest.warns(HopliteWarning, match="with other edges they have another meaning"):
         again = hoplite.open_data(tmp_path / "club.txt", prepare=model)
     np.testing.assert_allclose(model.predict_proba(again), wanted, atol=1e-5)
 

@@ -295,7 +295,9 @@ def test_arrays_are_scaled_if_asked(tmp_path):
         load(tmp_path / "g.npz", drop="node_features")
     scaled = train(load(tmp_path / "g.npz", scale="standard"), "sgc", hops=1, epochs=2).model
     plain = load(tmp_path / "g.npz")
-    with pytest.raises(ModelFileError, match="column 'node_features' was prepared otherwise for g"):
+    with pytest.raises(
+        ModelFileError, match="column 'node_features' was prepared differently for g"
+    ):
         scaled.predict(plain)
     assert train(plain, "sgc", hops=1, epochs=2).model.predict(plain).shape == (60,)
 

@@ -151,7 +151,7 @@ def test_another_preparation_is_refused(
     """Features of the same names mean something else if they were scaled otherwise."""
     folder, trained = model
     for graph in (read(folder, scale="log"), read(write(tmp_path / "t", columns(5)))):
-        with pytest.raises(ModelFileError, match=r"'amount' was prepared otherwise for t than"):
+        with pytest.raises(ModelFileError, match=r"'amount' was prepared differently for t than"):
             trained.predict(graph)
     with pytest.raises(ConfigError, match="scale is the model's own"):
         hoplite.load(folder, prepare=trained, scale="none")
@@ -350,5 +350,5 @@ def test_other_words_and_fillings_are_another_preparation(tmp_path: Path) -> Non
         folder = write(tmp_path / name, {**made, name: pa.array(cells)})
         with pytest.warns(HopliteWarning) if name == "town" else nullcontext():
             other = hoplite.load(folder, **options)
-        with pytest.raises(ModelFileError, match=f"column '{name}' was prepared otherwise"):
+        with pytest.raises(ModelFileError, match=f"column '{name}' was prepared differently"):
             model.predict(other)

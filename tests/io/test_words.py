@@ -137,8 +137,8 @@ def test_options_force_a_text_and_leave_one_out():
     assert words[:3] == ['town: "new"', 'town: "ulm"', 'town: "york"']
     assert words[3:] == [f'code: "{10 + i}"' for i in range(5)]
     for options, sentence in (
-        ({"text": "twon"}, "text has 'twon', which is no feature column"),
-        ({"text": "town", "drop": "town"}, "text has 'town', which is no feature column"),
+        ({"text": "twon"}, "text has 'twon', which is not a feature column"),
+        ({"text": "town", "drop": "town"}, "text has 'town', which is not a feature column"),
     ):
         with pytest.raises(DatasetError, match=sentence):
             hoplite.load((nodes, edges), **options)
@@ -221,7 +221,7 @@ def test_a_model_refuses_features_of_other_terms(trained):
     folder, nodes, edges = trained
     model = TrainedModel.load(folder / "model")
     other = hoplite.load((nodes, edges), terms=5)
-    with pytest.raises(hoplite.HopliteError, match="was prepared otherwise"):
+    with pytest.raises(hoplite.HopliteError, match="was prepared differently"):
         model.predict(other)
 
 

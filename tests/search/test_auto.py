@@ -415,7 +415,7 @@ def test_options_hold_for_all_candidates_that_have_them(graph):
         ("try = 3", "give tables"),
         ("[[try]]\nhops = 2", "table 1 has no model"),
         ("[[try]]\nmodel = 'pppr'", "model is 'pppr'"),
-        ("[[try]]\nmodel = 'auto'", "chooses among the models"),
+        ("[[try]]\nmodel = 'auto'", "chooses a model"),
         ("[[try]]\nmodel = 'ppr'\nhop = 2", "'hop' is not an option"),
         ("[[try]]\nmodel = 'ppr'\nhops = -1", "hops is -1"),
         ("[[try]]\nmodel = 'ppr'\nlr = {low = 0.1, high = 1.0}", "distribution"),

@@ -177,7 +177,7 @@ def test_a_hop_store(tables, tmp_path):
         ({"age": 1e300}, "too large"),
         ({AMOUNT: None}, "cannot be missing"),
         ({"town": "Rome"}, "has never seen"),
-        ({"town": 3}, "is no text"),
+        ({"town": 3}, "is not a text"),
         ({"since": "yesterday"}, "a date such as 2020-02-29 or 29.02.2020"),
         ({"since": "03/04/2011"}, "a date such as"),  # of two meanings
         ({"since": "2020-02-30"}, "a date such as"),

@@ -244,7 +244,7 @@ def test_a_port_that_is_taken(model, tables):
         (["MODEL", "TABLES", "--port", 99999], 2, "--port"),
         (["MODEL", "TABLES", "--host", "no.such.host.invalid"], 1, "cannot listen at"),
         (["MODEL"], 2, "Missing argument"),
-        (["MODEL", "TABLES", "--memory", "2GB"], 2, "memory is given, which is for hop stores"),
+        (["MODEL", "TABLES", "--memory", "2GB"], 2, "memory is only for hop stores"),
     ],
 )
 def test_wrong_use(model, tables, words, code, sentence):

@@ -99,7 +99,7 @@ def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
             model.prediction_sets(graph, wrong)
     whole = graph.with_split(Split(graph.split.train))
     alone = hoplite.train(whole, "lgc", folds=0, **OPTIONS).model
-    with pytest.raises(ConfigError, match="keeps no scores of validation nodes"):
+    with pytest.raises(ConfigError, match="has no validation scores"):
         alone.prediction_sets(graph)
     model.training[CONFORMAL]["scores"] = ["?"]
     with pytest.raises(ModelFileError, match="scores are damaged"):

@@ -118,7 +118,7 @@ def test_estimators_take_a_matrix(tagged, tmp_path):
     assert masked.predict(test).shape == (25, 3)
     with pytest.raises(GraphError, match="validation y has shape"):
         model.fit(train_nodes, tagged.labels[train_nodes], validation=(val, np.zeros((25, 2), int)))
-    with pytest.raises(GraphError, match="neither 0 nor 1"):
+    with pytest.raises(GraphError, match="other than 0 and 1"):
         model.fit(np.arange(150), tagged.labels)
 
 

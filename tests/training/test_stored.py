@@ -295,7 +295,7 @@ def test_other_refusals(graph, store):
     for model in ("gcn", "gat"):
         with pytest.raises(ConfigError, match="needs the graph's edges"):
             hoplite.train(store, model, epochs=1)
-    with pytest.raises(ConfigError, match="memory is given"):
+    with pytest.raises(ConfigError, match="memory is only for hop stores"):
         hoplite.train(graph, "lgc", epochs=1, memory="4GB")
     with pytest.raises(ConfigError, match="model is 'hlgc' but a cluster trains linear models"):
         hoplite.train(store, "hlgc", epochs=1, cluster="local:1")

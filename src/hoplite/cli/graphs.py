@@ -66,7 +66,7 @@ def train(
         console.print_description(result._describe())
         console.print_line(f"Model: {result.model!r}" + ("" if out is None else f" in {out}"))
         if out is None:
-            console.print_note("Note: nothing was kept; --out FOLDER keeps the model.")
+            console.print_note("Note: the model was not saved; use --out FOLDER to save it.")
     console.report_and_fail(failure)
 
 

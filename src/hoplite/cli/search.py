@@ -48,10 +48,10 @@ def search(
 ) -> None:
     """Train every configuration of a grid on DATASET, several seeds each, and choose one.
 
-    It may be stopped at any moment, or killed: the same command goes on where it was. Several may
-    share one --out. The model that was chosen on validation is in --out/model.
+    If it is stopped or killed, run the same command again to continue. Several processes may
+    share one --out. The model that validation chose is in --out/model.
 
-    An option of `hoplite train` that is given here holds for all configurations.
+    Options of `hoplite train` apply to all configurations.
 
     Example: hoplite search cora --model lgc --out searches/cora-lgc
     """

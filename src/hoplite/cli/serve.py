@@ -53,8 +53,8 @@ def serve(
         where = address(host, bound)
         if not is_loopback(host):
             console.print_note(
-                f"warning: {host} is reached from other machines, and nobody is asked who they "
-                "are; whoever reaches it sees the data."
+                f"warning: {host} can be reached from other machines, without a login; whoever "
+                "reaches it sees the data."
             )
 
         def ready() -> None:

@@ -170,7 +170,7 @@ def _report(
                 console.print_line(f"{name}{'' if name.endswith('?') else ':'} {text}")
         if out is None:
             console.print_note(
-                "Note: nothing was kept; --out FOLDER keeps the model and these scores."
+                "Note: the model was not saved; use --out FOLDER to save it with these scores."
             )
     console.report_and_fail(failure)
 

@@ -21,7 +21,7 @@ try:
 except ImportError:  # built without a compiler (HOPLITE_NO_NATIVE=1)
     native = None
 if native is not None and getattr(native, "INTERFACE", 1) != INTERFACE:
-    raise ImportError("hoplite._native is of other sources; build it again: pip install -e .")
+    raise ImportError("hoplite._native was built from other sources; rebuild it: pip install -e .")
 
 MAX_THREADS = 1024
 _backend: ContextVar[str] = ContextVar("hoplite_backend", default="auto")

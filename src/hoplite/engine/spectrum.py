@@ -70,8 +70,8 @@ def frequency_response(
     if hasattr(source, "coefficients_"):
         if len(source.maps_) > 1:
             raise ConfigError(
-                f"a {source.config.model} has a filter of its own for every class, or every "
-                "feature and class, whose coefficients are in maps_; give those of one pair."
+                f"a {source.config.model} has a filter for each class, or each feature and class; "
+                "pass the coefficients of one of them, from maps_."
             )
         coefficients, basis, operator = (
             source.coefficients_,

@@ -105,7 +105,7 @@ class Cell:
         column, after = self.column, own.copy()
         gap = value is None or (value == MISSING_CELL and MISSING_CELL not in column.values)
         if gap and not self.may_miss:
-            raise ConfigError(f"{self.name} cannot be missing: no node of the training lacks it.")
+            raise ConfigError(f"{self.name} cannot be missing, because no training node lacks it.")
         if column.categories:
             after[self.features] = 0.0
             if not gap:
@@ -142,7 +142,9 @@ class Cell:
     def _category(self, value: CellValue) -> int:
         values = self.column.categories
         if not isinstance(value, str):
-            raise ConfigError(f"{self.name} is {value}, which is no text; give one of its values.")
+            raise ConfigError(
+                f"{self.name} is {value}, which is not a text; pass one of its values."
+            )
         if value not in values and not self.column.other:
             raise ConfigError(
                 f"{self.name} is {value!r}, which the model has never seen ({some_of(values)})."
@@ -196,8 +198,8 @@ def find_cells(
 
 
 FIRST_NODES = 1 << 12  # whose values show, with those within reach, what is 0 or 1
-# of the change that is told, rounded away from the value that the node has: more where a third
-# class is near, fewer where the model's float32 does not tell the value from the border
+# digits of a reported change, rounded away from the present value: more where a third class is
+# near, fewer where float32 cannot distinguish the value from the border
 DIGITS = (4, 5, 6, 7, 8, 9, 3, 2, 1)
 
 
@@ -294,11 +296,11 @@ class _Changed:
             others = np.setdiff1d([0.0, 1.0], [] if now == MISSING_CELL else [x])
             after = outputs + (others[:, None] - x) * slope
             best = int(self._leads(after).argmin())
-            return self._told(cell, now, column.shown(float(others[best])), "equal", after[best])
+            return self._flip(cell, now, column.shown(float(others[best])), "equal", after[best])
         p = self._predicted
         if outputs.argmax() != p:  # any number will do, and so the usual one
             usual = column.original(np.array([x, 0.0]), 0)
-            return self._told(cell, now, usual, "equal", outputs)
+            return self._flip(cell, now, usual, "equal", outputs)
         lead, slope = outputs[p] - outputs, slope[p] - slope
         with np.errstate(divide="ignore", invalid="ignore"):
             change = np.where(slope != 0, -lead / slope, np.inf)
@@ -306,17 +308,17 @@ class _Changed:
         other = int(np.abs(change).argmin())
         up = change[other] > 0 or (change[other] == 0 and slope[other] < 0)
         border, here = (column.value(at, cell.place) for at in (x + change[other], x))
-        told = None
+        fallback = None
         for digits in DIGITS if np.isfinite(border) else ():
             to = column.shown(_beyond(border, here, up, column.step, digits))
             after = None if to is None else self._outputs_at(cell, to)
             if to is None or after is None or after.argmax() == p:
                 continue
             if after.argmax() == other:
-                return self._told(cell, now, to, "above" if up else "below", after)
-            if told is None:  # a third class is ahead there already, as days are no finer
-                told = self._told(cell, now, to, "above" if up else "below", after)
-        return told
+                return self._flip(cell, now, to, "above" if up else "below", after)
+            if fallback is None:  # a third class is ahead there already, as days are no finer
+                fallback = self._flip(cell, now, to, "above" if up else "below", after)
+        return fallback
 
     def _outputs_at(self, cell: Cell, value: CellValue) -> np.ndarray | None:
         """The decisions (m,) with another value of one cell, as the model would read it."""
@@ -334,7 +336,7 @@ class _Changed:
         outputs = self.outputs + slopes - own @ slopes  # of each value: (values, m)
         best = int(self._leads(outputs).argmin())
         now = values[int(own.argmax())] if own.any() else MISSING_CELL
-        return self._told(cell, now, values[best], "equal", outputs[best])
+        return self._flip(cell, now, values[best], "equal", outputs[best])
 
     def _leads(self, outputs: np.ndarray) -> np.ndarray:
         """How far the predicted class is ahead of all others: (rows, m) -> (rows,)."""
@@ -345,7 +347,7 @@ class _Changed:
     def _predicted(self) -> int:
         return int(self.outputs.argmax())
 
-    def _told(
+    def _flip(
         self, cell: Cell, now: Any, to: Any, side: str, outputs: np.ndarray
     ) -> ValueFlip | None:
         becomes = int(outputs.argmax())

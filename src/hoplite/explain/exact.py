@@ -396,7 +396,7 @@ class ExactModel:
         if not np.isfinite(logits).all():
             raise ConfigError(
                 f"the model gives node {name} the logits {logits.tolist()}, which are not finite; "
-                "train it again with a smaller learning rate."
+                "retrain it with a smaller learning rate."
             )
         return logits.astype(np.float64)
 

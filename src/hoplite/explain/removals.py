@@ -143,7 +143,7 @@ def _within_reach(exact: ExactModel, node: int) -> tuple[np.ndarray, Graph]:
         if exact.data.stored is not None:
             raise NoRemovals(
                 "the model's outputs are standardised over all nodes, so a removal changes them "
-                "all, and only the graph in memory tells how; give the dataset itself."
+                "all, which requires the graph in memory; pass the dataset itself."
             )
         return np.arange(exact.data.num_nodes), exact.data.in_memory()
     reach = exact.rows.reach(node)[: exact.model.hops_read[-1] + 1]

@@ -168,7 +168,7 @@ class GraphSet(Described):
         arcs = slice(int(ends[0]), int(ends[-1]))
         columns = np.asarray(self.adjacency.indices[arcs], np.int64) - low
         if columns.size and (columns.min() < 0 or columns.max() >= high - low):
-            raise GraphError(f"an edge joins graphs {start} to {stop - 1} with another graph.")
+            raise GraphError(f"an edge connects graphs {start} to {stop - 1} with another graph.")
         size = (int(high - low),) * 2
         matrix = sp.csr_array((self.adjacency.data[arcs], columns, ends - ends[0]), shape=size)
         return Graph(matrix, self.features[low:high], feature_names=self.feature_names)

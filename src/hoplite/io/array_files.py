@@ -142,7 +142,7 @@ class Closing(ABC):
 class NpyRows(Closing):
     """The rows of a .npy file, read when they are asked for.
 
-    ``ValueError`` if it is no such file or has another length than its header says.
+    ``ValueError`` if it is not a .npy file, or its length differs from that in its header.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -433,8 +433,8 @@ class Features:
         for name, column in words.items():
             if column is None:
                 raise DatasetError(
-                    f"column {name!r} of {self._table.label} has no word that {MIN_ROWS} nodes of "
-                    f"the training have; leave it out (--drop {name}, drop= in Python)."
+                    f"column {name!r} of {self._table.label} has no word that {MIN_ROWS} training "
+                    f"nodes share; leave it out (--drop {name}, drop= in Python)."
                 )
         texts = {n: self._fit_text(n) for n, c in self._columns.items() if c.type is TextColumn}
         still = [name for name, one in texts.items() if one is not None and not one[1]]

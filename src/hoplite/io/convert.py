@@ -335,7 +335,7 @@ def _frames_graph(
 def networkx_graph(graph: Any, **options: Any) -> Graph:
     """As :func:`from_networkx`, without structural features."""
     if not len(graph):
-        raise DatasetError("graph has no nodes; give one that has some.")
+        raise DatasetError("graph has no nodes.")
     if options.get("directed") and not graph.is_directed():
         raise GraphError("directed is True but the graph is not directed; leave it out.")
     names = Reading.of(options.get("prepare"), {}).options

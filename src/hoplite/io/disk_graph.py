@@ -193,7 +193,7 @@ class DiskGraph(Closing):
 
     def _damage(self, name: str, error: Exception) -> DatasetError:
         return DatasetError(
-            f"{self.folder} holds no whole graph on disk ({name}: "
+            f"{self.folder} is not a complete graph on disk ({name}: "
             f"{getattr(error, 'strerror', None) or error}); remove it and import it again."
         )
 

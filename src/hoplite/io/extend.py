@@ -135,7 +135,7 @@ def extend_tables(
         graph.refuse_relations("adding nodes without its tables")
     if links_among(graph.feature_names, graph.preparation) is not None:
         raise GraphError(
-            "the graph has links as features, which are those of its own nodes, so none can be "
+            "the graph has links as features, which refer to its own nodes, so no node can be "
             "added; train a model without link, or load the grown graph and train again."
         )
     count = structural_count(graph.feature_names)
@@ -278,7 +278,7 @@ class NewTables:
 def _edges_of(source: Any, graph: Graph, prepare: Preparation) -> tuple[Edges, list[str]]:
     """The edges of the table that ``graph`` was read from, as they are written there; their types.
 
-    What there is to warn of was told when the graph was read.
+    Warnings were already given when the graph was read.
     """
     with Workspace() as work, warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)
@@ -325,8 +325,8 @@ def _labels(table: NodeTable, data: NodeData) -> np.ndarray:
     unknown = [name for name in names if name not in data.class_names]
     if unknown:
         warnings.warn(
-            f"new nodes have the label {unknown[0]!r}, which is no class of {data.name}; they are "
-            "added without it.",
+            f"new nodes have the label {unknown[0]!r}, which is not a class of {data.name}; they "
+            "are added without a label.",
             HopliteWarning,
             stacklevel=4,
         )

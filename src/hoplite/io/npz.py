@@ -254,7 +254,7 @@ def _compressed(
 def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
     upper = sp.csr_array(sp.triu(graph.adjacency, k=1, format="csr"))
     if len(set(graph.class_names)) < len(graph.class_names):
-        raise DatasetError("class_names holds a name twice; give every class its own.")
+        raise DatasetError("class_names contains a name twice; make the names unique.")
     meta = Meta(
         format=FORMAT,
         version=VERSION,

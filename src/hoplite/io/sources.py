@@ -408,7 +408,7 @@ def _folder_tables(work: Workspace, folder: Path, asked: dict[str, str]) -> list
             paths[stem] = folder / name
             if not paths[stem].is_file():
                 raise DatasetError(
-                    f"{stem} is {name!r}, but there is no such file in {folder}."
+                    f"{stem} is {name!r}, which does not exist in {folder}."
                     f"{nearest_hint(name, other_tables(folder))}"
                 )
     work.rows(f"SET file_search_path = {literal(str(folder.resolve()))}")  # for queries

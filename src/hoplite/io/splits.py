@@ -164,7 +164,9 @@ def read_labels(path: str | os.PathLike[str], nodes: int, classes: int) -> np.nd
     with NpyRows(path) as file:
         kinds = {(nodes,): (np.int64, np.float64), (nodes, classes): (np.int8,)}
         if file.dtype not in kinds.get(file.shape, ()):
-            raise ValueError(f"{file.dtype} of shape {file.shape} are no labels of {nodes:,} nodes")
+            raise ValueError(
+                f"{file.dtype} of shape {file.shape} are not labels of {nodes:,} nodes"
+            )
         labels = file.read(0, nodes)
     kind = kind_of(labels)
     if kind is CLASSES and (labels.min(initial=-1) < -1 or labels.max(initial=-1) >= classes):

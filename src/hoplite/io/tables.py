@@ -255,7 +255,7 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
     for name in options.text if prepare.columns is None else ():
         if name not in names:
             raise DatasetError(
-                f"text has {name!r}, which is no feature column of {nodes.label}; name its "
+                f"text has {name!r}, which is not a feature column of {nodes.label}; name its "
                 f"columns.{nearest_hint(name, names)}"
             )
     return names
@@ -365,7 +365,7 @@ class NodeTable:
         if known:
             raise DatasetError(
                 f"{table.label} has the id {known[0][0]!r} in data row {known[0][1] + 1:,}, which "
-                "is a node already; leave it out there: new edges may name it all the same."
+                "is already a node; remove that row (new edges may still refer to it)."
             )
         work.rows(
             f"CREATE VIEW ids AS SELECT id, (rowid + {self._before})::{kind} AS node FROM cells"
@@ -660,9 +660,7 @@ def _refuse_unknown(
         f"({shown}; first in data row {found[0][1]:,})"
     )
     if options.unknown_nodes == ERROR:
-        raise DatasetError(
-            f"{said}; add these nodes, or let --unknown-nodes drop or create see to it."
-        )
+        raise DatasetError(f"{said}; add these nodes, or use --unknown-nodes drop or create.")
     _warn(f"{said} and are dropped")
 
 

@@ -145,8 +145,8 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
         return
     other = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
     raise ModelFileError(
-        f"column {other!r} was prepared otherwise for {data.name} than for the training of the "
-        "model; read its tables with hoplite.load(folder, prepare=model), or make the store with "
+        f"column {other!r} was prepared differently for {data.name} than for training; read its "
+        "tables with hoplite.load(folder, prepare=model), or make the store with "
         "`hoplite propagate --prepare MODEL_DIR`."
     )
 

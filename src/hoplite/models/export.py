@@ -32,7 +32,7 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
     kind, config = model.config.kind, model.config
     if not issubclass(kind, LinearModel):
         raise ConfigError(
-            f"a {config.model} is no linear map of hop features; export one whose hops have the "
+            f"a {config.model} is not a linear map of hop features; export one whose hops have the "
             "same coefficients for all nodes, such as an lgc."
         )
     model.refuse_correct_smooth("linear maps of hop features to its outputs")
@@ -48,8 +48,8 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
         )
     if config.standardize:
         raise ConfigError(
-            "the model standardises its outputs over all nodes of a graph, which hop features of "
-            "one node do not tell; train it with standardize=False to export it."
+            "the model standardises its outputs over all nodes of a graph, which the hop features "
+            "of one node do not determine; train it with standardize=False to export it."
         )
     maps, task = model.maps_, model.task
     scales = model._linear("Theta").hop_coefficients(model.weights)

@@ -216,8 +216,8 @@ class DGC(FixedFilter):
             super().__post_init__()
             if self.hops and self.time > self.hops:
                 raise ConfigError(
-                    f"time is {self.time:g} and hops {self.hops}, but a hop lasts 1 at most; give "
-                    f"at least {int(np.ceil(self.time))} hops, or a shorter time."
+                    f"time is {self.time:g} and hops {self.hops}, but time must not exceed hops; "
+                    f"give at least {int(np.ceil(self.time))} hops, or a shorter time."
                 )
 
     @classmethod

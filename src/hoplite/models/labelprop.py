@@ -77,8 +77,8 @@ class LabelPropagation(LabelModel):
     ) -> Weights:
         if targets.dtype.kind == "f":
             raise ConfigError(
-                f"model is {self.name!r}, which spreads classes, but the labels are numbers; use "
-                "another model, such as ppr."
+                f"model is {self.name!r}, which propagates classes, but the labels are numbers; "
+                "use another model, such as ppr."
             )
         several = targets.ndim == 2
         rows = targets if several else np.eye(self.num_classes)[targets]

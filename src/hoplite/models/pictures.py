@@ -54,8 +54,8 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
     density = []
     if graph is not None and model.parts_:
         raise ConfigError(
-            "graph is given, but the filters are of several matrices, each with a spectrum of its "
-            "own; leave it out (density=False)."
+            "graph cannot be used with the filters of several matrices, which have different "
+            "spectra; leave it out (density=False)."
         )
     if graph is not None:
         own = graph.in_memory()
@@ -116,12 +116,12 @@ def judged(model: TrainedModel, data: NodeData, nodes: Any, picture: str) -> Jud
         fits = mask.dtype != bool or mask.shape == (len(labels),)
         if not fits or (chosen.size and not 0 <= chosen.min() <= chosen.max() < len(labels)):
             raise GraphError(
-                f"nodes does not fit the graph; give indices from 0 to {len(labels) - 1:,}, or a "
+                f"nodes is out of range; pass indices from 0 to {len(labels) - 1:,}, or a "
                 f"mask of {len(labels):,} values."
             )
     chosen = chosen[known_labels(labels[chosen])]
     if not chosen.size:
-        raise GraphError("the nodes have no label that the model knows; give nodes that have one.")
+        raise GraphError("the nodes have no label that the model knows; pass labelled nodes.")
     logits = model.logits(data)[chosen]
     who = f"{chosen.size:,} {known} nodes".replace("  ", " ")
     return Judged(model.task, labels[chosen], logits, model.class_names, who)
@@ -131,9 +131,7 @@ def check_picture(task: Task, picture: str) -> None:
     """ConfigError, which names those that there are, unless such labels have this one."""
     if picture not in task.pictures:
         others = " and ".join(task.pictures) or "none"
-        raise ConfigError(
-            f"there is no {picture} for {task.labels.task}; pictures that there are: {others}."
-        )
+        raise ConfigError(f"{picture} is not available for {task.labels.task}; use {others}.")
 
 
 def confusion_figure(one: Judged) -> Figure:
@@ -168,9 +166,9 @@ def reliability_figure(one: Judged) -> Figure:
 
 def predicted_figure(one: Judged) -> Figure:
     """Predicted numbers beside the true ones."""
-    found, told = one.figures, one.task.predict(one.logits).tolist()
-    drawn = predicted(one.labels.tolist(), told)
-    how = f"R² {found['r2']:z.3f}, mean error {found['mae']:.4g}"
+    figures, values = one.figures, one.task.predict(one.logits).tolist()
+    drawn = predicted(one.labels.tolist(), values)
+    how = f"R² {figures['r2']:z.3f}, mean error {figures['mae']:.4g}"
     title = f"Predicted and true: {how}, {one.who}"
     return figure(drawn, title, height=440)
 

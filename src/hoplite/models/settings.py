@@ -186,7 +186,7 @@ def _register(model: Any) -> type[Model]:
     for field in dataclasses.fields(settings):
         what = f"{name}'s setting {field.name!r}"
         if field.name in RESERVED:
-            raise ConfigError(f"{what} is a name of Hoplite's own; choose another.")
+            raise ConfigError(f"{what} is reserved by Hoplite; choose another name.")
         if field.name in others and type(others[field.name].default) is not type(field.default):
             raise ConfigError(f"{what} has another type in other models; choose another name.")
     MODELS[name] = model
@@ -216,7 +216,7 @@ def find_model(name: str | type) -> type[Model]:
         return MODELS[name]
     if name == AUTO:
         raise ConfigError(
-            "is 'auto', which chooses among the models; run it as `hoplite train --model auto` or "
+            "is 'auto', which chooses a model; run it as `hoplite train --model auto` or "
             "hoplite.auto(...), or give a model.",
             "model",
         )

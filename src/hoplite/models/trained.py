@@ -216,8 +216,8 @@ class TrainedModel:
                 yield first, _checked(part, first)
         elif memory is not None:
             raise ConfigError(
-                "memory is given, which is for hop stores; make one with `hoplite propagate` and "
-                "predict from it."
+                "memory is only for hop stores; build one with `hoplite propagate` and predict "
+                "from it."
             )
         else:
             graph = self.aligned(data.in_memory())
@@ -318,8 +318,8 @@ class TrainedModel:
             raise ConfigError(f"there are no prediction sets of {self.task.name}; leave them out.")
         if state is None:
             raise ConfigError(
-                "the model keeps no scores of validation nodes, of which prediction sets are made; "
-                "train it again, with folds or on a graph with validation nodes."
+                "the model has no validation scores, which prediction sets require; train it "
+                "again, with folds or on a graph with validation nodes."
             )
         kept = Conformal.restored(state)
         if by_class and not self.task.has_classes:
@@ -330,7 +330,7 @@ class TrainedModel:
             warnings.warn(
                 f"sets that cover {100 * coverage:g} % need {nodes_needed(coverage):,} validation "
                 f"nodes{' of every class' if by_class else ''}, so a set {what}; train with more "
-                "of them, or ask for less.",
+                "of them, or request a lower coverage.",
                 HopliteWarning,
                 stacklevel=3,
             )
@@ -458,7 +458,7 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
     if bad.size:
         raise HopliteError(
             f"the outputs of {bad.size:,} nodes (first: node {first + bad[0]}) are not finite, so "
-            "they are no predictions; features or weights are too large: scale the features as "
+            "there are no predictions; features or weights are too large: scale the features as "
             "those in training were, or train again with fewer hops."
         )
     return logits

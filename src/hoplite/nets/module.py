@@ -133,8 +133,8 @@ class ModuleModel(Network):
         shape = tuple(outputs.shape) if is_tensor else type(outputs).__name__
         if shape != (nodes, self.num_classes):
             raise ConfigError(
-                f"{self.title} gives {shape} for {nodes:,} nodes and {self.num_classes} outputs; "
-                "its forward must give one row per node and out_channels columns."
+                f"{self.title} returned shape {shape} for {nodes:,} nodes and {self.num_classes} "
+                "outputs; its forward must give one row per node and out_channels columns."
             )
 
     def _module(self, whole: WholeGraph, rate: float) -> torch.nn.Module:

@@ -151,11 +151,11 @@ def figure(drawing: Drawing, title: str, *, height: int | None = None, **options
     more = LINE * (len(lines) - 1)
     if (height := own.get("height", height)) is not None:
         own["height"] = height + more
-    told = "<br>".join(safe(line) for line in lines)
+    text = "<br>".join(safe(line) for line in lines)
     place = {"y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 18}}
-    own |= {"dragmode": "zoom", "title": {"text": told, "font": {"size": 15}, **place}}
+    own |= {"dragmode": "zoom", "title": {"text": text, "font": {"size": 15}, **place}}
     own["margin"] = {**own["margin"], "t": 56 + more}
-    own["template"] = "none"  # Plotly's usual one draws lines around bars, in its own colours
+    own["template"] = "none"  # Plotly's default draws lines around bars, in its own colours
     return Figure(themed(drawing.data), themed({**own, **options}))
 
 

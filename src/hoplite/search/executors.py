@@ -162,7 +162,7 @@ class Processes:
 
     def run(self, queue: TrialQueue, graph: Graph, watch: Check) -> None:
         if queue.file.path is None:
-            raise ConfigError("executor 'processes' shares a file; give out.")
+            raise ConfigError("executor 'processes' requires out, a folder that they share.")
         threads = max(1, get_num_threads() // self.workers)
         deaths, done = 0, queue.done()
         with tempfile.TemporaryDirectory(prefix="hoplite-") as folder:  # nobody else's
@@ -176,8 +176,8 @@ class Processes:
                     if deaths == MAX_DEATHS:
                         raise SearchError(
                             f"workers died {deaths} times before they finished anything; is there "
-                            f"too little memory for {self.workers} of them? What is finished is "
-                            "kept, and the same call continues."
+                            f"too little memory for {self.workers} of them? Finished work is kept; "
+                            "call it again to continue."
                         ) from error
                 done = queue.done()
 
@@ -242,7 +242,7 @@ class Dask:
 
     def run(self, queue: TrialQueue, graph: Graph, watch: Check) -> None:
         if queue.file.path is None:
-            raise ConfigError("cluster shares a folder; give out.")
+            raise ConfigError("cluster requires out, a folder that all machines share.")
         with connect(self.address, queue.file.path.parent, memory=0) as cluster:
             path = cluster.new_file()
             write_npz(path, graph)

@@ -197,7 +197,7 @@ def _checked(
     check_split(graph, test=protocol == "test")
     if protocol == "test" and not task.exclusive:
         raise ConfigError(
-            "protocol is 'test', the paper's own way for classes, and these labels are for "
+            "protocol is 'test', which is for classes, but these labels are for "
             f"{task.labels.task}; leave it out."
         )
     check_comparable(full)
@@ -216,7 +216,7 @@ def check_comparable(configurations: Sequence[Mapping[str, Any]]) -> None:
     for name in ("monitor", "refit"):
         if len({one[name] for one in configurations if name in one}) > 1:
             raise GridError(
-                f"{name} has several values, which validation nodes cannot compare; give one."
+                f"{name} has several values, which validation cannot compare; pass one value."
             )
 
 

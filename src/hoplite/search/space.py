@@ -54,7 +54,7 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not -math.inf < self.low < self.high < math.inf:
             raise ValueError("low must be smaller than high, and both finite")
         if self.log and self.low <= 0:
-            raise ValueError("only numbers larger than 0 have a logarithm")
+            raise ValueError("a logarithmic distribution must be larger than 0")
         if self.integer and self.low % 1 + self.high % 1:
             raise ValueError("low and high must be whole numbers")
 

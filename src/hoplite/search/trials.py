@@ -176,8 +176,8 @@ class SearchFile(contextlib.AbstractContextManager):
             yield
         except sqlite3.OperationalError as error:  # locked, full, read-only
             raise SearchError(
-                f"{self.path} cannot be used ({error}); what is finished is kept, and the same "
-                "call continues."
+                f"{self.path} cannot be used ({error}); finished work is kept; call it again to "
+                "continue."
             ) from error
         except (sqlite3.Error, ValueError, TypeError, AttributeError) as error:
             raise SearchError(

@@ -211,8 +211,8 @@ def _tidy(folder: Path) -> None:
         for path in folder.iterdir():
             if not path.name.startswith(".") and path.name != GRAPH:
                 raise StoreError(
-                    f"{folder} already contains {path.name!r}, which is not of a hop store; use "
-                    "another --out."
+                    f"{folder} already contains {path.name!r}, which is not part of a hop store; "
+                    "use another --out."
                 )
     remove_leftovers(folder)
 
@@ -381,7 +381,7 @@ def compute_panel(folder: str, version: int, panel: int, memory: int) -> None:
     """Run on a worker: the missing hops of one panel."""
     manifest = read_manifest(Path(folder))
     if manifest.version != version:
-        raise StoreError(f"{folder} changes while it is computed.")
+        raise StoreError(f"{folder} was changed by another process.")
     run_panel(Path(folder), manifest, panel, memory, lambda panel, hop: check_wanted())
 
 

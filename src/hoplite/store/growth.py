@@ -119,8 +119,8 @@ class _Update:
         adjacency, names = store.adjacency_rows, store.feature_names
         if adjacency is None:
             raise StoreError(
-                f"{store.folder} does not know all of its edges, as some vanish in its operator; "
-                "make a store of the grown graph with `hoplite propagate`."
+                f"{store.folder} does not store all of its edges, because some vanish in its "
+                "operator; make a store of the grown graph with `hoplite propagate`."
             )
         structural = structural_count(names) is not None or bool(log_degrees_of(store))
         if structural or links_among(names, store.preparation) is not None:

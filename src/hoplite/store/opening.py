@@ -170,8 +170,8 @@ def _refuse(source: Any, options: dict[str, Any]) -> None:
     for name in ("split", "structural", "link"):
         if options.get(name) is not None:
             raise ConfigError(
-                f"{name} is {options[name]}, but {source} has its split and its features already; "
-                "leave it out, or give what it was made of."
+                f"{name} is {options[name]}, but {source} already has its split and features; "
+                "leave it out, or pass the dataset that it was built from."
             )
     refuse_options(source, options)
 

@@ -105,8 +105,8 @@ class HopStore:
     def in_memory(self) -> Graph:
         """StoreError: a store serves training, prediction and explanation, and nothing else."""
         raise StoreError(
-            f"{self.folder} is a hop store, which train, predict and explain take; this needs the "
-            f"graph itself: give the dataset that the store was made of ({self.name})."
+            f"{self.folder} is a hop store, which only train, predict and explain accept; pass the "
+            f"dataset that the store was built from ({self.name})."
         )
 
     @property

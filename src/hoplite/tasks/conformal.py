@@ -111,5 +111,5 @@ def nodes_needed(coverage: float) -> int:
 
 
 def set_names(names: Sequence[str]) -> list[str]:
-    """Names such that ``|`` between them can be told from one in them."""
+    """Names in which ``|`` is escaped, so that it can separate them."""
     return [name.replace("\\", "\\\\").replace(JOINT, f"\\{JOINT}") for name in names]

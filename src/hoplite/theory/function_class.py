@@ -97,7 +97,7 @@ class FunctionClass:
         kind = find_model(self.model)
         if not has_bounds(kind, kind.Settings()):
             raise ConfigError(
-                f"model is {self.model!r}, for which no complexity is known; use {known_models()}."
+                f"model is {self.model!r}, for which no bound is known; use {known_models()}."
             )
         if self.hops is None:
             object.__setattr__(self, "hops", kind.Settings().hops)

@@ -104,8 +104,8 @@ def generalization(
     check_number("delta", delta, 0, 1, open_ends="lm")
     if not model.task.exclusive:
         raise ConfigError(
-            f"the model is one of {model.task.labels.task}, and the bound is about nodes with one "
-            "class each; ask for the bounds without --trained."
+            f"the model is one of {model.task.labels.task}, but the bound is for nodes with one "
+            "class each; leave out --trained."
         )
     coefficient, weights = norms(model)
     config = model.config
@@ -115,7 +115,7 @@ def generalization(
     graph = model.aligned(graph)
     train, labels = graph.split.train, labels_in(graph, model.class_names)
     if not train.size:
-        raise GraphError("the graph has no labelled training nodes; the bound is about these.")
+        raise GraphError("the graph has no labelled training nodes, which the bound requires.")
     logits = model.logits(graph).astype(np.float64)
     leads = _leads(logits[train], labels[train])
     norm, coefficient_limit, tries = sum(weights), 1.0, 1.0

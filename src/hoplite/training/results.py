@@ -307,15 +307,15 @@ class TrainingResult(Described):
         return self.model.plot_filter(self.graph.in_memory() if density else None)
 
     def plot_confusion(self, part: str = "test") -> Figure:
-        """Who the chosen model takes for whom, of the test (or "val") nodes."""
+        """Confusion matrix of the chosen model on the test (or "val") nodes."""
         return confusion_figure(self._judged(part, "plot_confusion"))
 
     def plot_reliability(self, part: str = "test") -> Figure:
-        """Whether the chosen model's probabilities are honest, of the test (or "val") nodes."""
+        """Reliability diagram of the chosen model on the test (or "val") nodes."""
         return reliability_figure(self._judged(part, "plot_reliability"))
 
     def plot_predicted(self, part: str = "test") -> Figure:
-        """Predicted numbers beside the true ones, of the test (or "val") nodes."""
+        """Predicted against true numbers of the test (or "val") nodes."""
         return predicted_figure(self._judged(part, "plot_predicted"))
 
     def _judged(self, part: str, picture: str) -> Judged:
@@ -324,8 +324,8 @@ class TrainingResult(Described):
         run = self.best_run
         if check_choice("part", part, SCORED) not in run.outputs:
             raise GraphError(
-                f"there are no {part} nodes with a result to draw; name the other part, 'val' or "
-                "'test'."
+                f"there are no {part} nodes with predictions to plot; pass the other part, 'val' "
+                "or 'test'."
             )
         who = f"{len(run.outputs[part][0]):,} {WORDS.get(part, part)} nodes"
         return Judged(run.task, *run.outputs[part], self.model.class_names, who)
@@ -695,8 +695,8 @@ def _check_store_options(data: NodeData, **options: Any) -> None:
     given = [name for name, value in options.items() if value is not None]
     if data.stored is None and given:
         raise ConfigError(
-            f"{given[0]} is given, which is for hop stores; make one with `hoplite propagate` and "
-            "train on it."
+            f"{given[0]} is only for hop stores; build one with `hoplite propagate` and train on "
+            "it."
         )
 
 

@@ -423,8 +423,8 @@ def _warn_of_divergence(results: Sequence[RunResult]) -> None:
             by_epoch.setdefault(result.epochs, []).append(result.run.seed)
     for epoch, seeds in by_epoch.items():
         warnings.warn(
-            f"training diverged at epoch {epoch} for seeds {seeds}; their best epoch "
-            "before that counts, if there is one; try a lower learning rate or fewer hops.",
+            f"training diverged at epoch {epoch} for seeds {seeds}; their best epoch before that "
+            "is used, if any; try a lower learning rate or fewer hops.",
             HopliteWarning,
             stacklevel=3,
         )

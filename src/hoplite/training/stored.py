@@ -553,8 +553,8 @@ def check_training(config: TrainingConfig) -> None:
     for name in NEED_FEATURES:
         if getattr(config, name):
             raise ConfigError(
-                f"{name} is {getattr(config, name)} but a store holds hop features, which were "
-                f"propagated from features that none were dropped from; set {name} to 0, or train "
+                f"{name} is {getattr(config, name)} but hop features in a store were computed "
+                f"without dropout; set {name} to 0, or train "
                 "on the graph."
             )
     if config.order == "weights-first":

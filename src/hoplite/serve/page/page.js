@@ -10,7 +10,7 @@ const $ = (id) => document.getElementById(id);
 const { task, explained, changed: unchangeable } = document.body.dataset;
 const numbers = task === "regression";
 
-let now = null; // the node that is shown: what /api/node told
+let now = null; // the node that is shown: the answer of /api/node
 let values = new Map(); // the values of it that were changed
 const unread = new Set(); // the names of fields that hold no number, or no date: nothing is asked till they do
 const turns = { node: 0, change: 0, explanation: 0, flips: 0, features: 0 }; // the last question of each kind
@@ -38,7 +38,7 @@ const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const signed = (value) => (value > 0 ? "+" : "") + plain(Number(value.toPrecision(3)).toString());
 const rounded = (value) => plain(Number(value.toPrecision(4)).toString());
 const number = (value) => plain(Number(value.toPrecision(6)).toString());
-const told = (value) => (typeof value === "number" ? number(value) : value === null ? "missing" : value === "" ? "(empty)" : value);
+const cellText = (value) => (typeof value === "number" ? number(value) : value === null ? "missing" : value === "" ? "(empty)" : value);
 const short = (text, most = 40) => (String(text).length > most ? `${String(text).slice(0, most - 1)}\u2026` : String(text));
 const chance = (share, digits = 1) => (digits === 1 && share > 0 && share < 0.0005 ? "under 0.1 %" : digits === 1 && share >= 0.9995 && share < 1 ? "over 99.9 %" : `${(100 * share).toFixed(digits)} %`);
 const amountOf = (output) => output.probability ?? output.value;
@@ -49,9 +49,9 @@ async function ask(path, parameters, body) {
   const query = new URLSearchParams(parameters).toString();
   const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   const answer = await fetch(query ? `${path}?${query}` : path, options);
-  const found = await answer.json();
-  if (!answer.ok) throw new Error(found.error);
-  return found;
+  const result = await answer.json();
+  if (!answer.ok) throw new Error(result.error);
+  return result;
 }
 
 function say(text, wrong = false) {
@@ -111,7 +111,7 @@ function table(caption, heads, rows) {
 }
 
 function nodeLink(id) {
-  return made("a", { href: linkTo(id), onclick: (event) => follow(event, id) }, short(told(String(id)), 60));
+  return made("a", { href: linkTo(id), onclick: (event) => follow(event, id) }, short(cellText(String(id)), 60));
 }
 
 function follow(event, id) {
@@ -138,7 +138,7 @@ function strongest(outputs) {
 
 // The class of a prediction, and by which threshold, in as many digits as tell the two apart.
 function decided({ predicted, outputs, threshold }) {
-  if (!threshold) return told(predicted === "|" ? "none" : predicted);
+  if (!threshold) return cellText(predicted === "|" ? "none" : predicted);
   const { probability: value } = outputs.find((output) => output.name === threshold.class);
   const inside = predicted === threshold.class;
   const level = threshold.probability;
@@ -147,15 +147,15 @@ function decided({ predicted, outputs, threshold }) {
   while (!tied && digits < 15 && chance(value, digits) === chance(level, digits)) digits += 1;
   const where = `is ${tied ? "at" : inside ? "above" : "below"} ${inside ? "the" : "its"} threshold of ${chance(level, digits)}`;
   return inside
-    ? `${told(predicted)}, as its probability of ${chance(value, digits)} ${where}`
-    : `${told(predicted)}, as the probability of ${told(threshold.class)}, ${chance(value, digits)}, ${where}`;
+    ? `${cellText(predicted)}, as its probability of ${chance(value, digits)} ${where}`
+    : `${cellText(predicted)}, as the probability of ${cellText(threshold.class)}, ${chance(value, digits)}, ${where}`;
 }
 
 function showPrediction(node) {
   const { prediction } = node;
   $("threshold").hidden = !prediction.threshold;
   $("threshold").textContent = prediction.threshold ? `It is ${decided(prediction)}.` : "";
-  $("node-id").textContent = `Node ${told(node.id)}`;
+  $("node-id").textContent = `Node ${cellText(node.id)}`;
   $("predicted").textContent = numbers ? number(prediction.predicted) : prediction.predicted === "|" ? "none" : prediction.predicted;
   $("label").textContent = node.label === null ? "Its own label is not known." : `Its own label is ${numbers ? number(Number(node.label)) : node.label}.`;
   const rows = strongest(prediction.outputs).map((output) => ({ cells: [output.name, { bar: [bar(amountOf(output))] }, valueOf(output)] }));
@@ -163,7 +163,7 @@ function showPrediction(node) {
 }
 
 function showNeighbours({ top, total }, most = MOST_NEAREST) {
-  const rows = top.slice(0, most).map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted) }, number(one.weight)] }));
+  const rows = top.slice(0, most).map((one) => ({ cells: [nodeLink(one.id), { text: cellText(one.predicted) }, number(one.weight)] }));
   const caption = total > rows.length ? `The ${rows.length} heaviest of ${total.toLocaleString("en")} edges` : `${total} edge${total === 1 ? "" : "s"}`;
   show("neighbours", total ? table(caption, ["node", "predicted", { number: "weight" }], rows) : made("p", { class: "quiet" }, "The node has no edge."));
   if (top.length > rows.length) {
@@ -179,7 +179,7 @@ function showNeighbours({ top, total }, most = MOST_NEAREST) {
 
 function options(select, names, chosen) {
   select.replaceChildren(...names.map((name) => {
-    const option = made("option", { value: name }, short(told(name)));
+    const option = made("option", { value: name }, short(cellText(name)));
     option.selected = name === chosen;
     return option;
   }));
@@ -211,13 +211,13 @@ function showWhy(found) {
   const nodes = found.nodes.top.map((node) => ({ name: nodeLink(node.id), amount: node.contribution }));
   const groups = (found.nodes.groups ?? []).map(({ hop, count, contribution }) => [`${count.toLocaleString("en")} node${count === 1 ? "" : "s"} at hop ${hop}`, contribution]);
   const features = found.features.top.map((one) => ({
-    name: made("span", { title: `at this node: ${told(one.value)}` }, short(one.name, 60)), amount: one.contribution,
+    name: made("span", { title: `at this node: ${cellText(one.value)}` }, short(one.name, 60)), amount: one.contribution,
   }));
   show("parts",
     contributions("By hop", "hop", hops, 0, 0, same),
     contributions("By node", "node", nodes, 0, 0, [...groups, ...same]),
     contributions("By feature, over all nodes within reach", "feature", features, found.features.rest, found.features.others, same),
-    ...(labels ? [contributions("By label of a neighbour", "node", labels.top.map((one) => ({ name: made("span", { title: `its label: ${told(one.label)}` }, nodeLink(one.id)), amount: one.contribution })), labels.rest, labels.others, [])] : []));
+    ...(labels ? [contributions("By label of a neighbour", "node", labels.top.map((one) => ({ name: made("span", { title: `its label: ${cellText(one.label)}` }, nodeLink(one.id)), amount: one.contribution })), labels.rest, labels.others, [])] : []));
   draw(found.neighbourhood.nodes.map((node) => ({ ...node, key: node.index })), found.neighbourhood.edges);
   const [more, less] = numbers ? ["raises it", "lowers it"] : ["for it", "against it"];
   show("drawing-note", "The nodes that count most and the ways to them; area is what a node adds:",
@@ -231,10 +231,10 @@ function showFlips({ found, checked }) {
     return;
   }
   const side = { above: ["or more", "or later"], below: ["or less", "or earlier"], equal: ["", ""] };
-  const wanted = (flip) => made("span", {}, `${told(flip.to)} ${side[flip.side][Number(typeof flip.to === "string")]}`.trim(),
+  const wanted = (flip) => made("span", {}, `${cellText(flip.to)} ${side[flip.side][Number(typeof flip.to === "string")]}`.trim(),
     ...(flip.outside ? [made("small", {}, "outside the range seen in training")] : []));
   const rows = found.map((flip) => ({ cells: [
-    made("span", {}, short(flip.name, 60), made("small", {}, `is ${told(flip.value)}`)),
+    made("span", {}, short(flip.name, 60), made("small", {}, `is ${cellText(flip.value)}`)),
     { text: wanted(flip) }, { text: flip.becomes }] }));
   show("flips-found", table("One value of the node, changed alone", ["value", "would be", "then it is"], rows));
 }
@@ -282,10 +282,10 @@ function draw(nodes, edges) {
     const amount = node.contribution;
     const kind = amount === undefined ? "" : amount < 0 ? "minus" : "plus";
     const r = amount === undefined ? 8 : 4 + 13 * Math.sqrt(Math.abs(amount) / most);
-    const about = `${told(String(node.id))}${node.label === null ? "" : `, ${node.label}`}${amount === undefined ? "" : `: ${signed(amount)}`}`;
+    const about = `${cellText(String(node.id))}${node.label === null ? "" : `, ${node.label}`}${amount === undefined ? "" : `: ${signed(amount)}`}`;
     const link = made("a", { svg: true, href: linkTo(node.id), "aria-label": short(about, 200), onclick: (event) => follow(event, node.id) },
       made("title", {}, about), made("circle", { class: i ? kind : `${kind} middle`, cx, cy, r: i ? r : Math.max(r, 8) }));
-    if (i < named) link.append(made("text", { x: cx, y: cy > size - 40 ? cy - r - 5 : cy + r + 13 }, short(told(String(node.id)), 14)));
+    if (i < named) link.append(made("text", { x: cx, y: cy > size - 40 ? cy - r - 5 : cy + r + 13 }, short(cellText(String(node.id)), 14)));
     picture.append(link);
   });
   show("drawing", picture);
@@ -413,7 +413,7 @@ function combobox(field, list, search, choose) {
     if (mine !== asked || document.activeElement !== field) return;
     list.replaceChildren(...found.map(({ name, about }, i) => made("li",
       { id: `${list.id}-${i}`, role: "option", "aria-selected": "false", onpointerdown: (event) => { event.preventDefault(); close(); choose(name); } },
-      made("span", {}, short(told(name), 80)), made("small", {}, short(told(about), 30)))));
+      made("span", {}, short(cellText(name), 80)), made("small", {}, short(cellText(about), 30)))));
     chosen = -1;
     list.hidden = !found.length;
     field.setAttribute("aria-expanded", String(!list.hidden));
@@ -446,7 +446,7 @@ async function showExamples() {
     if (!$("begin").childElementCount) {
       const { examples } = await ask("/api/examples", {});
       show("begin", ...examples.map(({ about, nodes }) => table(about[0].toUpperCase() + about.slice(1), ["node", "predicted"],
-        nodes.map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted === "|" ? "none" : one.predicted) }] })))));
+        nodes.map((one) => ({ cells: [nodeLink(one.id), { text: cellText(one.predicted === "|" ? "none" : one.predicted) }] })))));
     }
     if (still()) $("examples").hidden = !$("begin").childElementCount;
   } catch (error) {
