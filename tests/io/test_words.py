@@ -152,7 +152,7 @@ def test_keys_and_texts_that_share_no_word_are_left_out():
     with pytest.warns(HopliteWarning, match="left out, as a title or a key is"):
         graph = hoplite.load((nodes, edges))
     assert graph.feature_names == ("age",)
-    with pytest.raises(DatasetError, match="has no word that 2 nodes of the training have"):
+    with pytest.raises(DatasetError, match="has no word that 2 training nodes share"):
         hoplite.load((nodes, edges), text=[NAME])
     nodes[NAME] = [f"code{i}" for i in range(len(nodes))]
     with pytest.warns(HopliteWarning, match="left out, as a title or a key is"):

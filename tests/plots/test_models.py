@@ -128,7 +128,7 @@ def test_several_labels_have_a_curve_each(graph):
     result = train(tagged, "lgc", hops=1, epochs=40, lr=0.1)
     with pytest.raises(ConfigError, match=r"for multilabel; use plot_reliability\."):
         result.plot_confusion()
-    with pytest.raises(ConfigError, match="no plot_predicted"):
+    with pytest.raises(ConfigError, match="plot_predicted is not available"):
         result.model.plot_predicted(tagged)
     nodes = graph.split.test
     chance, inside = result.model.predict_proba(tagged)[nodes], several[nodes] == 1
