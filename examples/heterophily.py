@@ -55,7 +55,7 @@ for share in shares:
             **options,
         )
         found[name].append(result.test_accuracy)
-        coefficients[name, share] = result.model.coefficients_
+        coefficients[name, share] = result.model.filter_coefficients_
 
 # %%
 # The settings are the same everywhere, so nothing is chosen on the test nodes.

@@ -19,7 +19,7 @@ models = {
     "LGC, learned": hoplite.train(graph, "lgc", hops=10, lr=0.2).model,
 }
 lgc = models["LGC, learned"]
-print("what LGC learned:", lgc.coefficients_.round(2))
+print("what LGC learned:", lgc.filter_coefficients_.round(2))
 
 # %%
 # (If all of them are negative, so is the map behind them: only their product counts.)
@@ -54,6 +54,6 @@ for name, model in models.items():
 
 # %%
 # The filter is what the model computes: the coefficients, evaluated by hand, are the response.
-by_hand = np.polynomial.polynomial.polyval(eigenvalues, lgc.coefficients_)
+by_hand = np.polynomial.polynomial.polyval(eigenvalues, lgc.filter_coefficients_)
 difference = np.abs(by_hand - hoplite.frequency_response(lgc, eigenvalues)).max()
 print(f"largest difference to the polynomial by hand: {difference:.0e}")

@@ -62,7 +62,7 @@ for damping in (0.2, 0.5, 0.8):
 # %%
 # The last one is the best on validation, so its test figure is read:
 print(f"test {result.test_accuracy:.1%}")
-print("coefficients:", result.model.coefficients_.round(3))
+print("coefficients:", result.model.filter_coefficients_.round(3))
 
 # %%
 # Its explanations are exact, without a line for them.

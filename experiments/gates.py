@@ -29,7 +29,7 @@ def hop_coefficients(
     have gates of their own. None for a model without such coefficients.
     """
     if issubclass(model.config.kind, LinearModel):
-        return model.coefficients_, None
+        return model.filter_coefficients_, None
     if model.config.model != "hlgc":
         return None
     split = graph.split

@@ -67,7 +67,7 @@ def test_fit_predict_and_clone(task, kind):
     if kind is HyperLGCClassifier:  # a network
         assert not hasattr(model, "coef_")
     else:
-        assert model.coefficients_.shape == ((3, 3) if "Jacobi" in kind.__name__ else (3,))
+        assert model.filter_coefficients_.shape == ((3, 3) if "Jacobi" in kind.__name__ else (3,))
         assert model.coef_.shape == (3, 24 if kind is HopBlocksClassifier else 8)
     assert 1 <= model.n_iter_ <= 5
 

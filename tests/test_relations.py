@@ -186,7 +186,9 @@ def test_one_undirected_type_is_the_plain_model() -> None:
         ours, theirs = (hoplite.train(one, "lgc", **settings) for one in (typed, plain))
         for one, other in zip(ours.runs, theirs.runs, strict=True):
             np.testing.assert_array_equal(one.model.logits(typed), other.model.logits(plain))
-        np.testing.assert_array_equal(ours.model.coefficients_, theirs.model.coefficients_[None, :])
+        np.testing.assert_array_equal(
+            ours.model.filter_coefficients_, theirs.model.filter_coefficients_[None, :]
+        )
 
 
 def test_saved_and_explained(tmp_path: Path) -> None:
@@ -195,7 +197,7 @@ def test_saved_and_explained(tmp_path: Path) -> None:
     again = hoplite.TrainedModel.load(model.save(tmp_path / "m"))
     assert again.relations == graph.relation_weights
     np.testing.assert_array_equal(again.logits(graph), model.logits(graph))
-    assert again.coefficients_.shape == (4, 3)
+    assert again.filter_coefficients_.shape == (4, 3)
     sent = pickle.loads(pickle.dumps(graph))  # as to the workers of a search
     np.testing.assert_array_equal(again.logits(sent), again.logits(graph))
     assert not sent.relations[0].adjacency.data.flags.writeable

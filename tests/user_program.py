@@ -39,7 +39,7 @@ def program(folder: Path) -> float:
     assert_type(result, TrainingResult)
     assert_type(result.test_accuracy, float)
     assert_type(result.model, TrainedModel)
-    assert_type(result.model.coefficients_, Array)
+    assert_type(result.model.filter_coefficients_, Array)
 
     result.model.save(folder / "model")
     model = TrainedModel.load(folder / "model")

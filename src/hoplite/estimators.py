@@ -133,7 +133,7 @@ class NodeEstimator(BaseEstimator):
         if not isinstance(self.graph, Graph):
             self._converted = self.graph, self.model_, graph
         if issubclass(self.model_.config.kind, LinearModel):
-            self.coefficients_ = self.model_.coefficients_
+            self.filter_coefficients_ = self.model_.filter_coefficients_
             maps = self.model_.maps_
             self.coef_ = maps.reshape(-1, maps.shape[-1]).T
         self.history_ = history
@@ -166,8 +166,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     Attributes
     ----------
     classes_ : the distinct values of y, sorted
-    coefficients_ : (hops + 1,) the filter in the model's basis; (hops + 1, m) of JacobiConv, and of
-        hop blocks the norms of the maps
+    filter_coefficients_ : (hops + 1,) ndarray
+        The filter in the model's basis; (hops + 1, m) for JacobiConv. For hop blocks, the norms of
+        their maps.
     coef_ : (classes, features) the learned weights, Theta transposed; of hop blocks (classes,
         (hops + 1) features), hop 0 first, then those of every one of ``model_.parts_``; none of
         label propagation
@@ -315,8 +316,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
 
     Attributes
     ----------
-    coefficients_ : (hops + 1,) the filter in the model's basis; (hops + 1, m) of JacobiConv, and of
-        hop blocks the norms of the maps
+    filter_coefficients_ : (hops + 1,) ndarray
+        The filter in the model's basis; (hops + 1, m) for JacobiConv. For hop blocks, the norms of
+        their maps.
     coef_ : (features,), of hop blocks ((hops + 1) features,), the learned weights in units of y
     model_ : the TrainedModel, with ``save``; its ``predict`` gives values
     history_ : loss, R^2 and mean absolute error per epoch
@@ -500,8 +502,8 @@ class AutoClassifier(NodeClassifier):
     Attributes
     ----------
     result_ : the AutoResult: what was tried and why one was chosen
-    classes_, coefficients_, coef_, model_, history_, n_iter_ : as of the other classifiers, those
-        of the chosen model's best run
+    classes_, filter_coefficients_, coef_, model_, history_, n_iter_
+        As for the other classifiers, of the best run of the chosen model.
     """
 
     graph: Any

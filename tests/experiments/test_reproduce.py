@@ -145,7 +145,7 @@ def test_gated_coefficients_give_the_logits(gate, graphs):
     means, spreads = hop_coefficients(model, graph)
     assert means.shape == spreads.shape == (4,)
     linear = hoplite.train(graph, "lgc", hops=3, epochs=3).model
-    np.testing.assert_allclose(hop_coefficients(linear, graph)[0], linear.coefficients_)
+    np.testing.assert_allclose(hop_coefficients(linear, graph)[0], linear.filter_coefficients_)
 
 
 def committed() -> Results:

@@ -128,9 +128,11 @@ def test_explanations_add_up(kind: str, channels: str, standardize: bool, tmp_pa
         ],
     }  # fmt: skip
     assert again.parts_ == names.get((kind, channels), again.parts_)
-    assert again.coefficients_.shape == ((len(again.parts_), 3) if again.parts_ else (3,))
+    assert again.filter_coefficients_.shape == ((len(again.parts_), 3) if again.parts_ else (3,))
     np.testing.assert_allclose(
-        np.ravel(again.coefficients_)[:3], np.linalg.norm(again.maps_, axis=(1, 2))[:3], rtol=1e-5
+        np.ravel(again.filter_coefficients_)[:3],
+        np.linalg.norm(again.maps_, axis=(1, 2))[:3],
+        rtol=1e-5,
     )
     if again.parts_ or channels == "random_walk":
         with pytest.raises(hoplite.HopliteError, match="removals are computed for"):

@@ -122,5 +122,5 @@ def test_many_steps_cost_few_hops():
 def test_no_hops_is_logistic_regression_on_the_features(graphs, model):
     graph = graphs(n=40, d=4)
     trained = hoplite.train(graph, model, hops=0, dropout=0, epochs=5, bias=True).model
-    expected = trained.coefficients_[0] * np.asarray(graph.features) @ trained.maps_[0]
+    expected = trained.filter_coefficients_[0] * np.asarray(graph.features) @ trained.maps_[0]
     np.testing.assert_allclose(trained.logits(graph), expected + trained.weights["bias"], atol=1e-5)

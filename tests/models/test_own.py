@@ -61,7 +61,7 @@ def test_an_installed_package_names_it(module, monkeypatch, graphs):
         model_config("damqed")
     graph = graphs()
     model = train(graph, "damped", hops=2, epochs=3, damping=0.0).model
-    np.testing.assert_allclose(model.coefficients_[1:], 0)
+    np.testing.assert_allclose(model.filter_coefficients_[1:], 0)
     with pytest.raises(ConfigError, match=r"damping is 0.3 but lgc has no damping.*use damped"):
         train(graph, "lgc", damping=0.3)
 

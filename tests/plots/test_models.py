@@ -42,7 +42,7 @@ def test_a_curve_for_each_relation(graph):
     found = train(arcs, "lgc", hops=2, epochs=3).model
     hops = curves(found.plot_filter(), "y2")
     assert set(hops) == {"out", "in"}
-    for row, curve in zip(found.coefficients_, hops.values(), strict=True):
+    for row, curve in zip(found.filter_coefficients_, hops.values(), strict=True):
         np.testing.assert_allclose(curve.y, row, rtol=1e-6)
 
 

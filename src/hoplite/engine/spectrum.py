@@ -67,14 +67,14 @@ def frequency_response(
     [1.0, 0.25]
     """
     coefficients = source
-    if hasattr(source, "coefficients_"):
+    if hasattr(source, "filter_coefficients_"):
         if len(source.maps_) > 1:
             raise ConfigError(
                 f"a {source.config.model} has a filter for each class, or each feature and class; "
                 "pass the coefficients of one of them, from maps_."
             )
         coefficients, basis, operator = (
-            source.coefficients_,
+            source.filter_coefficients_,
             source.config.basis,
             source.config.operator,
         )
@@ -84,7 +84,7 @@ def frequency_response(
     if coefficients.ndim != 1:
         raise ConfigError(
             f"source has coefficients of shape {coefficients.shape}; give those of one polynomial, "
-            "such as model.coefficients_[0] of a model with relations."
+            "such as model.filter_coefficients_[0] of a model with relations."
         )
     return basis_values(basis, operator, np.asarray(points), len(coefficients) - 1) @ coefficients
 

@@ -148,7 +148,7 @@ class TrainedModel:
         return part_names(self.relations, self.config.operators)
 
     @property
-    def coefficients_(self) -> np.ndarray:
+    def filter_coefficients_(self) -> np.ndarray:
         """c_0 .. c_k in the model's basis; networks have none.
 
         Of JacobiConv (k + 1, m), those of every class. Hop blocks have a filter for every feature
@@ -174,7 +174,7 @@ class TrainedModel:
             return dict(zip(distinct(self.class_names), values.T, strict=True))
         if not self.parts_:
             return {self.config.kind.title: values[:, 0]}
-        return dict(zip(self.parts_, self.coefficients_, strict=True))
+        return dict(zip(self.parts_, self.filter_coefficients_, strict=True))
 
     @property
     def maps_(self) -> np.ndarray:
