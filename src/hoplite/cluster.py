@@ -212,7 +212,7 @@ class Cluster:
         if losses > MAX_LOSSES:
             raise ClusterError(
                 f"workers of {self.where} keep dying at the same task; see their logs (too little "
-                "memory for --memory?); what is finished stays."
+                "memory for --memory?); finished work is kept."
             )
         future.retry()
 
@@ -326,7 +326,7 @@ def _check_workers(client: Any, where: str, sign: Sign, *, any_one: bool = False
     except TimeoutError as error:
         raise ClusterError(
             f"{where} has had no workers for {PATIENCE:.0f} s; start some (`dask worker ADDRESS`) "
-            "and run the same command again: what is finished stays."
+            "and run the same command again; finished work is kept."
         ) from error
     found = client.run(problem, sign, on_error="return")
     problems = []
@@ -355,7 +355,7 @@ def _client(where: str, security: Any = None) -> Any:
         # TypeError: the answer of a Dask worker; AssertionError: a machine too busy to start Dask
         raise ClusterError(
             f"no Dask scheduler answers at {where} ({error or type(error).__name__}); check the "
-            "address, or start one with `dask scheduler`; what is finished stays."
+            "address, or start one with `dask scheduler`; finished work is kept."
         ) from error
 
 

@@ -309,8 +309,8 @@ def relabelled(
         if single:
             return as_sets(names, single)[labels], single
     raise GraphError(
-        f"task is {task!r}, but the labels are there for {kind.task}; give labels for it, or leave "
-        "task out."
+        f"task is {task!r}, but the labels are for {kind.task}; pass other labels, or leave task "
+        "out."
     )
 
 

@@ -132,7 +132,7 @@ class TableOptions:
             listed = given.split(",") if isinstance(given, str) else given
             object.__setattr__(self, name, tuple(one.strip() for one in listed if one.strip()))
         if self.drop and self.only:
-            raise ConfigError("drop and only are both given; give one of them.")
+            raise ConfigError("drop and only cannot be combined; pass one of them.")
         if not isinstance(self.terms, int) or self.terms < 1:
             raise ConfigError(f"terms is {self.terms!r}; give a whole number from 1 on.")
         if self.categories is not None and (

@@ -273,7 +273,7 @@ def check_page(out: Path, *, overwrite: bool) -> None:
     check_choice("the ending of --out", out.suffix.lower(), (".html", ".htm"))
     folder = out.absolute().parent
     if not folder.is_dir() or out.is_dir():
-        raise ConfigError(f"--out {out} cannot be a file; give one in an existing folder.")
+        raise ConfigError(f"--out {out} is not a file in an existing folder.")
     check_new(out, overwrite=overwrite)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise HopliteError(f"{out} cannot be written: its folder is not writable.")

@@ -24,7 +24,7 @@ def serve(
     json: options.Json = False,
     **reading: Any,
 ) -> None:
-    """Serve a page where one looks a node of DATASET up and sees why it is predicted so.
+    """Serve a page to look up nodes of DATASET, their predictions and explanations.
 
     It shows the prediction, its exact explanation and the neighbourhood, and what the model would
     say if a value of the node were another. The same is there as JSON (see /openapi.json). Only

@@ -65,8 +65,7 @@ def converted(
         for name in [name for name in TableOptions.names() if name in options and name not in own]:
             if options.pop(name) is not None:
                 raise ConfigError(
-                    f"{name} is given, which says how columns of nodes are read, but a graph of "
-                    f"{library} has none; leave it out."
+                    f"{name} is for tables, but a graph of {library} has no columns; leave it out."
                 )
     elif prepare is not None:
         options["prepare"] = prepare
@@ -201,7 +200,9 @@ def from_dgl(
     ``train_mask``, ``val_mask`` and ``test_mask``.
     """
     if not getattr(graph, "is_homogeneous", False):
-        raise GraphError("graph has several types of nodes or edges; give one with one of each.")
+        raise GraphError(
+            "graph has several types of nodes or edges; pass a graph with one type of each."
+        )
     import torch
 
     nodes, edges = graph.ndata, graph.edata

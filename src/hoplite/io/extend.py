@@ -197,7 +197,7 @@ class NewTables:
             if not pair or all(frame is None for frame in new):
                 raise ConfigError(
                     f"new is a {type(new).__name__}; give a folder of tables, or a pair (nodes, "
-                    "edges) of frames, of which one may be None."
+                    "edges) of data frames, one of which may be None."
                 )
         with self._opened() as (_, nodes, edges):
             check_tables(nodes, edges, Reading(self._chosen))

@@ -51,8 +51,8 @@ def refuse_options(source: Any, options: dict[str, Any]) -> None:
     for name, value in TableOptions.only_for_tables(options).items():
         if value is not None:
             raise ConfigError(
-                f"{name} is given, which says how node and edge tables are read, but "
-                f"{shortened(source)} is not a table; leave it out."
+                f"{name} is for node and edge tables, but {shortened(source)} is not a table; "
+                "leave it out."
             )
 
 

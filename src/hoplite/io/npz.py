@@ -157,9 +157,8 @@ def _read_plain(
     for name in given:
         if name not in MATRIX_OPTIONS:
             raise ConfigError(
-                f"{name} is given, which says how columns of tables are read, but {path} holds "
-                f"arrays; give {', '.join(MATRIX_OPTIONS[:-1])} or {MATRIX_OPTIONS[-1]}, or leave "
-                "it out."
+                f"{name} is for columns of tables, but {path} holds arrays; use "
+                f"{', '.join(MATRIX_OPTIONS[:-1])} or {MATRIX_OPTIONS[-1]}, or leave it out."
             )
     labels = None
     if LABEL_ARRAY in file:

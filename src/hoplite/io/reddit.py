@@ -184,7 +184,7 @@ def fetch_archive(archive: Archive, folder: Path, *, progress: Progress | None =
         shutil.rmtree(download, ignore_errors=True)
         raise DatasetError(
             f"{archive.url} does not have the known SHA-256, or is not a zip file with "
-            f"{' and '.join(archive.members)}; it was removed, call again to download it anew."
+            f"{' and '.join(archive.members)}; it was removed; call again to download it."
         ) from error
     except OSError as error:
         raise DatasetError(

@@ -491,9 +491,8 @@ class NodeTable:
         if self._task == AUTO and is_measurement(names, labelled):
             raise DatasetError(
                 f"column {self._options.label!r} of {self._table.label} has {len(names):,} "
-                f"different numbers for {labelled:,} labelled nodes; the task is regression if "
-                "they are measurements, or classification if each is a class: say which (--task, "
-                "task= in Python)."
+                f"different numbers for {labelled:,} labelled nodes; choose regression if they are "
+                "measurements, or classification if each is a class (--task, task= in Python)."
             )
 
     def split(self, labels: np.ndarray, seed: int | None) -> Split:
@@ -800,7 +799,7 @@ def import_tables(
     if chosen.options.directed or chosen.options.type:
         raise ConfigError(
             "directed and type keep directions and types of edges, which graphs on disk and hop "
-            "stores do not know; train on tables in memory, or leave them out."
+            "stores do not support; train on tables in memory, or leave them out."
         )
     stamp = [*_stamp(source), ["seed", "none" if seed is None else seed]]
     stamp.append(["preparation", zlib.crc32(to_json(chosen).encode())])

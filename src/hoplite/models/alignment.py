@@ -118,13 +118,13 @@ def check_classes(
     if numbered and len(names) > len(known):
         raise ModelFileError(
             f"the model knows {len(class_names)} classes but the graph has {len(names)}; "
-            "use this graph's own model, or leave out its labels."
+            "use a model of this graph, or remove its labels."
         )
     unknown = [] if numbered else [name for name in names if name not in known]
     if unknown:
         raise ModelFileError(
             f"the graph has class {unknown[0]!r}, which the model does not know "
-            f"({some_of(class_names)}); use this graph's own model, or leave out its labels."
+            f"({some_of(class_names)}); use a model of this graph, or remove its labels."
         )
 
 
@@ -260,8 +260,8 @@ def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
     if names:
         columns = ", ".join(sorted({name.split("=")[0] for name in names}))
         warnings.warn(
-            f"{data.name} has values of {columns} that the model does not know "
-            f"({some_of(names)}); they count as none.",
+            f"{data.name} has values of {columns} that the model does not know ({some_of(names)}); "
+            "they are ignored.",
             HopliteWarning,
             stacklevel=5,
         )

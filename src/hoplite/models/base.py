@@ -88,8 +88,8 @@ class Model(ABC):
     def check_store(cls) -> None:
         """ConfigError if hop features of single nodes are not enough for it."""
         raise ConfigError(
-            f"model is {cls.name!r}, which needs the graph's edges in every step; a hop store "
-            f"serves {names_of(lambda kind: kind.reads_rows())}."
+            f"model is {cls.name!r}, which needs the edges in every step; with a hop store, use "
+            f"{names_of(lambda kind: kind.reads_rows())}."
         )
 
     @classmethod

@@ -38,8 +38,8 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
     model.refuse_correct_smooth("linear maps of hop features to its outputs")
     if model.parts_:
         raise ConfigError(
-            "the model has a polynomial for each direction or type of edges, or channel, of which "
-            "no hop features are exported; train one without directed, type and channels."
+            "the model has a polynomial for each direction or type of edges, or channel, which "
+            "cannot be exported; train one without directed, type and channels."
         )
     if config.neighbour_labels:
         raise ConfigError(

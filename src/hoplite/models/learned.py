@@ -260,8 +260,8 @@ class HopBlocks(LinearModel):
             super().__post_init__()
             if self.channels and self.operator != PolynomialSettings.operator:
                 raise ConfigError(
-                    f"operator is {self.operator!r} but channels, {self.channels!r}, says which "
-                    "operators count; leave out one of them."
+                    f"operator is {self.operator!r} but channels, {self.channels!r}, also names "
+                    "operators; leave out one of them."
                 )
             if self.channels in OPERATORS:  # one channel is the operator
                 object.__setattr__(self, "operator", self.channels)

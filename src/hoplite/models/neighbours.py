@@ -124,7 +124,7 @@ class NeighbourLabels:
             return np.array(numbers, np.int64)
         if data.node_ids is None:
             raise ModelFileError(
-                f"the model knows labels by the ids of nodes, and {data.name} has none; give them."
+                f"the model needs node ids to look up labels, and {data.name} has none; give them."
             )
         place = {str(name): i for i, name in enumerate(data.node_ids)}
         return np.array([place.get(str(name), -1) for name in self.nodes], np.int64)

@@ -154,7 +154,7 @@ def model_config(
     named = {"hops": hops, "operator": operator, "basis": basis}
     options |= {name: value for name, value in named.items() if value is not None}
     if training := sorted(options.keys() & TRAINING):
-        raise ConfigError("is a setting of TrainingConfig; give it there.", training[0])
+        raise ConfigError("is a setting of TrainingConfig; pass it there.", training[0])
     return find_model(model).Settings(**own_options(model, options))
 
 
@@ -178,7 +178,7 @@ def _register(model: Any) -> type[Model]:
         raise ConfigError(f"{model!r} is not a Model; derive it from hoplite.models.Model.")
     name, place = getattr(model, "name", None), (model.__module__, model.__qualname__)
     if not isinstance(name, str) or not name.isidentifier() or name == AUTO:
-        raise ConfigError(f"the name of {place[1]} is {name!r}; give it one of letters and digits.")
+        raise ConfigError(f"the name of {place[1]} is {name!r}; use letters and digits.")
     known = MODELS.get(name)
     if known is not None and (known.__module__, known.__qualname__) != place:
         raise ConfigError(f"the name {name!r} belongs to {known.__module__}; choose another.")

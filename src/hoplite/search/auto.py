@@ -177,7 +177,7 @@ def list_candidates(
     for option in fixed:
         if not any(option in find_model(model).settings() for model in models):
             raise ConfigError(
-                f"{option} is given, but none of the candidates has it ({', '.join(models)}); "
+                f"{option} is not a setting of any candidate ({', '.join(models)}); "
                 "leave it out, or train a model that has it."
             )
     candidates: dict[str, Candidate] = {}

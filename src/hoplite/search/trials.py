@@ -140,7 +140,7 @@ class SearchFile(contextlib.AbstractContextManager):
             if known.get(name) != value:
                 raise SearchError(
                     f"{self.path} is a search with another {name}: {known.get(name)!r} there, "
-                    f"{value!r} here; give another folder, or delete this one."
+                    f"{value!r} here; use another folder, or delete this one."
                 )
 
     def __exit__(self, *_: object) -> None:

@@ -273,7 +273,7 @@ def listen(host: str, port: int) -> socket.socket:
         bound.close()
         why = getattr(error, "strerror", None) or error
         raise HopliteError(
-            f"cannot listen at {host}, port {port}: {why}; give another --host or --port."
+            f"cannot listen at {host}, port {port}: {why}; use another --host or --port."
         ) from None
     return bound
 

@@ -174,8 +174,8 @@ def disk_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(
-            f"{error.filename or folder} cannot be used: {error.strerror or error}; what is "
-            "finished stays."
+            f"{error.filename or folder} cannot be used: {error.strerror or error}; finished work "
+            "is kept."
         ) from error
 
 

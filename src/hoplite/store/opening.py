@@ -183,8 +183,8 @@ def _for_task(data: NodeData, task: str) -> NodeData:
     there = task if task == AUTO else kind_of(data.labels).task
     if there != task:
         raise ConfigError(
-            f"task is {task!r}, but the labels of {data.name} are there for {there}; make the "
-            f"store again with `hoplite propagate --task {task}`."
+            f"task is {task!r}, but the labels of {data.name} are for {there}; rebuild the store "
+            f"with `hoplite propagate --task {task}`."
         )
     return data
 

@@ -85,7 +85,7 @@ class Multiclass(Task):
         if len(known) > 2 and np.bincount(known).max() < 2:
             raise GraphError(
                 f"all {len(known):,} labels are different, such as {names[int(known[0])]!r}, so "
-                "nothing can be learned; name a column of classes, of which several nodes have one."
+                "nothing can be learned; choose a label column in which values repeat."
             )
         return len(names)
 

@@ -36,7 +36,9 @@ class NodeSet:
         if product is None or not len(self):
             return self
         if not product.sum() > 0:
-            raise GraphError("all weights of the training nodes are 0; give one a larger weight.")
+            raise GraphError(
+                "all weights of the training nodes are 0; at least one must be positive."
+            )
         return NodeSet(self.nodes, self.labels, product / product.mean())
 
     def at(self, rows: np.ndarray) -> NodeSet:
