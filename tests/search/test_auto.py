@@ -473,7 +473,7 @@ def test_what_the_classifier_holds_out(graph, file):
     nodes = np.array([3, 1, 7, 9, 11, 13, 20, 22, 3])  # one twice, one class with a single node
     y = np.array([5, 5, 5, 5, 5, 2, 2, 9, 5])
     labels = np.unique(y, return_inverse=True)[1]
-    train, val = model._hold_out(hoplite.training.runs.NodeSet(nodes, labels))
+    train, val = model._hold_out(hoplite.training.runs.NodeSet(nodes, labels), 0)
     assert sorted([*train.nodes, *val.nodes]) == sorted(set(nodes.tolist()))
     assert set(train.labels) == {0, 1, 2}
     assert len(val) == 2  # a quarter of 5 and of 2, at least one

@@ -536,7 +536,7 @@ def train(
         if is_tables(opened):
             alone = judged.pop(NO_HOPS, None)
             many = len(sets["train"]) > MAX_FOLDED  # of whom only features alone were judged
-            others = [] if many else [*judged.values()]
+            others = [] if many or _uses_edges(runs[0]) else [*judged.values()]
             best = min(others, key=comparable_loss, default=runs[0])
             alone = alone if many else None
             with contextlib.suppress(OutOfTimeError):  # the model counts, and there is one
@@ -606,7 +606,8 @@ def _compared(
     base, many = plural(options["hops"], "hop"), len(data.split.train) > MAX_FOLDED
     if judged:
         base = min(judged, key=lambda name: comparable_loss(judged[name]))
-        if "LGC" in judged and not clearly_worse(judged["LGC"], judged[base]):
+        hopped = base != NO_HOPS and "LGC" in judged
+        if hopped and not clearly_worse(judged["LGC"], judged[base]):
             base = "LGC"
         model, options = candidates[base]
     elif many:
@@ -652,7 +653,7 @@ def _candidates(
 
     They are hop blocks of 0 hops, which are the features alone, up to the default; and PPR and LGC,
     whose one map for all hops is better where labels are few and neighbours alike. LGC is chosen
-    unless another is better by more than a standard error.
+    unless another is better by more than a standard error, or the features alone are the best.
     """
     if data.split.val.size or not MIN_LABELS <= len(data.split.train) <= MAX_FOLDED:
         return {}
@@ -665,6 +666,11 @@ def _candidates(
         if not sp.issparse(data.in_memory().features):
             candidates["LGC"] = "lgc", options | LGC_OPTIONS
     return candidates
+
+
+def _uses_edges(run: ScoredRun) -> bool:
+    config = run.model.config
+    return getattr(config, "hops", 1) > 0 or config.neighbour_labels
 
 
 def _graph_gain(
@@ -680,9 +686,7 @@ def _graph_gain(
     ``alone`` is a run on the features, trained here if it is None. The result is None for a model
     without hops, or if no node was judged.
     """
-    config_of = best.model.config
-    no_edges = getattr(config_of, "hops", 1) == 0 and not config_of.neighbour_labels
-    if no_edges or "val" not in best.outputs:
+    if not _uses_edges(best) or "val" not in best.outputs:
         return None
     if alone is None:
         options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
