@@ -344,7 +344,7 @@ def test_scipy_arcs_go_from_rows_to_columns() -> None:
     assert len(hoplite.io.from_scipy(dense, features, directed=False).relations) == 0
     with pytest.raises(ConfigError, match="directed is an option for reading data"):
         hoplite.train(graph, "lgc", hops=1, directed=True)
-    with pytest.raises(ConfigError, match="type is given"):
+    with pytest.raises(ConfigError, match="type is for tables"):
         hoplite.open_data(sp.csr_array(dense), type="kind", structural=1)
 
 

@@ -181,7 +181,7 @@ def new_tables(nodes=None, edges=None):
 @pytest.mark.parametrize(
     ("nodes", "edges", "sentence"),
     [
-        ({"id": ["b"]}, None, "nodes has the id 'b' in data row 1, which is a node already"),
+        ({"id": ["b"]}, None, "nodes has the id 'b' in data row 1, which is already a node"),
         ({"age": pa.nulls(1)}, None, "nodes has no column 'age', a number that the model was trai"),
         ({"id": pa.nulls(1)}, None, "nodes has no column 'id'"),
         ({"age": ["old"]}, None, "'old'"),

@@ -291,7 +291,9 @@ def test_arrays_are_scaled_if_asked(tmp_path):
         again = load(tmp_path / "g.npz", prepare=model)  # other cells, the same centre and scale
     same = ~holes.any(axis=1)
     np.testing.assert_array_equal(again.features[same], filled.features[same])
-    with pytest.raises(ConfigError, match=r"drop is given.* holds arrays; give scale, gaps or dir"):
+    with pytest.raises(
+        ConfigError, match=r"drop is for columns.* holds arrays; use scale, gaps or dir"
+    ):
         load(tmp_path / "g.npz", drop="node_features")
     scaled = train(load(tmp_path / "g.npz", scale="standard"), "sgc", hops=1, epochs=2).model
     plain = load(tmp_path / "g.npz")

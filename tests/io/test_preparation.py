@@ -153,7 +153,7 @@ def test_another_preparation_is_refused(
     for graph in (read(folder, scale="log"), read(write(tmp_path / "t", columns(5)))):
         with pytest.raises(ModelFileError, match=r"'amount' was prepared differently for t than"):
             trained.predict(graph)
-    with pytest.raises(ConfigError, match="scale is the model's own"):
+    with pytest.raises(ConfigError, match="scale is determined by the trained model"):
         hoplite.load(folder, prepare=trained, scale="none")
 
 

@@ -311,7 +311,7 @@ def test_wrong_arguments(graph, tmp_path):
             parse_trials(value)
     for options, what in (
         ({"budget": "3s"}, "give one of them"),
-        ({"gate": "node"}, "none of the candidates has it"),
+        ({"gate": "node"}, "not a setting of any candidate"),
         ({"lr": -1}, "lr is -1"),
         ({"candidates": tmp_path / "none.toml"}, "cannot be read"),
         ({"candidates": 7}, "candidates is a int"),

@@ -198,8 +198,8 @@ def test_wrong_arguments(graph, tmp_path):
     for options, message in [
         ({"workers": 0}, "workers is 0"),
         ({"executor": "thread"}, "executor is 'thread'"),
-        ({"executor": "processes"}, "give out"),
-        ({"cluster": "local:2"}, "give out"),
+        ({"executor": "processes"}, "requires out"),
+        ({"cluster": "local:2"}, "requires out"),
         ({"grid": {"monitor": ["loss", "accuracy"]}}, "monitor has several values"),
     ]:
         with pytest.raises(ConfigError, match=message):

@@ -12,7 +12,7 @@ from tests.examples import examples
 from hoplite.errors import ConfigError, GridError
 from hoplite.models import MODELS, LabelModel, all_settings, split_options
 from hoplite.nets.hlgc import GATES
-from hoplite.search.space import Distribution, parse_space, read_space
+from hoplite.search.space import Distribution, parse_space, read_dimension, read_space
 
 CITATION = ("citeseer", "cora", "pubmed")
 
@@ -202,6 +202,11 @@ def test_draws_from_distributions():
     assert abs(sum(c["lr"] < 1e-3**0.5 for c in drawn) - 250) < 45
     assert drawn == parse_space(OPEN).sample("x", "lgc", 500, seed=1)
     assert drawn != parse_space(OPEN).sample("x", "lgc", 500, seed=2)
+
+
+def test_settings_of_names_or_numbers():
+    assert read_dimension("threshold", [0.3, "f1"], "[any]") == (0.3, "f1")
+    assert read_dimension("class_weight", ["none", "balanced"], "[any]") == ("none", "balanced")
 
 
 def test_whole_numbers_and_their_shares():

@@ -266,4 +266,4 @@ def test_others_are_warned_of(model, tables, tmp_path):
         here = told["address"]
         assert httpx.get(here, headers={"Host": "10.1.2.3:8000"}).status_code == 200
         assert httpx.get(here, headers={"Host": "evil.example"}).status_code == 400
-    assert "warning: 0.0.0.0 is reached from other machines" in log.read_text(encoding="utf-8")
+    assert "warning: 0.0.0.0 can be reached from other machines" in log.read_text(encoding="utf-8")

@@ -340,7 +340,8 @@ def read_dimension(name: str, value: Any, where: str) -> Dimension:
     Distribution(low=0.001, high=1.0, log=True, integer=False)
     """
     check_option(name, where)
-    type_ = type(all_settings()[name].default)
+    field = all_settings()[name]
+    type_ = str if field.metadata["choices"] else type(field.default)
     if isinstance(value, dict):
         try:
             if type_ not in (int, float):
@@ -353,7 +354,12 @@ def read_dimension(name: str, value: Any, where: str) -> Dimension:
     values = value if isinstance(value, list) else [value]
     if not values:
         raise GridError(f"{where}: {name} is an empty list; give it one value or more.")
-    return tuple(dict.fromkeys(_read_value(name, type_, one, where) for one in values))
+    if type_ is str and type(field.default) is float:  # names, or numbers
+        types = [float if type(one) in (int, float) else str for one in values]
+    else:
+        types = [type_] * len(values)
+    pairs = zip(types, values, strict=True)
+    return tuple(dict.fromkeys(_read_value(name, type_, one, where) for type_, one in pairs))
 
 
 def _read_value(name: str, type_: type, value: Any, where: str) -> Any:
