@@ -158,3 +158,12 @@ def test_a_refit_is_the_optimum_of_all_labels(exact):
     np.testing.assert_allclose(
         result.model.predict_proba(graph)[both], judge.predict_proba(scaled), atol=2e-4
     )
+
+
+def test_a_refit_has_the_penalty_that_was_chosen():
+    """Beyond 10,000 nodes the steps are longer; those of a refit are the first training's."""
+    first, again = 8_800, 11_000
+    for epoch in range(5):
+        chosen = path.relative_penalty(epoch, first)
+        kept = path.relative_penalty(epoch, again, first)
+        assert kept == pytest.approx(chosen * first / again)

@@ -1,6 +1,7 @@
 """Refit: the second training is one on both label sets, for each run's own best epochs."""
 
 import dataclasses
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hoplite import ConfigError, Graph, Split, TrainedModel
 from hoplite.models import find_model
 from hoplite.predictions import predict_table
 from hoplite.store import propagate
+from hoplite.training.limits import time_limit
 
 OPTIONS = {"hops": 3, "epochs": 30, "lr": 0.1, "dropout": 0.3, "weight_decay": 1e-3}
 
@@ -157,3 +159,22 @@ def test_empty_validation_is_none(graphs, option):
     model = hoplite.LGCClassifier(graph, hops=1, epochs=2, **{option: True})
     with pytest.raises(ConfigError, match=f"{option} requires a validation split"):
         model.fit(nodes, graph.labels[nodes], validation=([], []))
+
+
+def test_a_refit_without_time_keeps_the_first_model(graphs, monkeypatch):
+    graph, options = graphs(n=60), {"hops": 2, "epochs": 20, "dropout": 0.0}
+    first = hoplite.train(graph, "lgc", **options).model
+    module = sys.modules["hoplite.training.fit"]
+    trained, calls = module.train_runs, []
+
+    def limited(*words, **more):
+        calls.append(words)
+        with time_limit(-1.0 if len(calls) == 2 else 60.0, keep_best=True):
+            return trained(*words, **more)
+
+    monkeypatch.setattr(module, "train_runs", limited)
+    with time_limit(60.0, keep_best=True):
+        kept = hoplite.train(graph, "lgc", refit=True, **options).model
+    assert len(calls) == 2
+    for name, value in first.weights.items():
+        assert np.array_equal(value, kept.weights[name])

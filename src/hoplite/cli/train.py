@@ -79,7 +79,8 @@ def train(
     only |= {} if model == AUTO else {"budget": budget, "trials": trials}
     for option, value in only.items():
         if value is not None:
-            raise ConfigError(f"cannot be combined with --model {model}.", option)
+            fits = "is not for" if model == AUTO else "is only for"
+            raise ConfigError(f"{fits} --model {AUTO}.", option)
     if model != AUTO and not Path(dataset, "manifest.json").is_file():  # a store has its own
         check_default_options(settings) if model is None else split_options(model, settings)
     from hoplite import open_data, set_num_threads  # only now, as importing it takes time

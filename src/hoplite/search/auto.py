@@ -541,7 +541,9 @@ class _Choice:
         chosen, best = decide(tried)
         why, order = _why(chosen, best, len(tried), self.monitor), sorted(tried, key=_rank)[::-1]
         larger = [one for one in order if one.learned > chosen.learned and one.ranks]
-        chosen, trained = self.last_training(chosen, larger[0] if larger else None)
+        first, (chosen, trained) = chosen, self.last_training(chosen, larger[0] if larger else None)
+        if chosen is not first:
+            why = f"{chosen} was chosen: on all data it is better than {first}, which learns less."
         return AutoResult(
             trained=trained,
             chosen=dataclasses.replace(chosen, chosen=True),

@@ -205,7 +205,7 @@ def _refit(
         return found
     both = union(sets["train"], sets["val"])
     both = weighted_sets({"train": both}, shared.task, config, class_texts)["train"]
-    runs = [_again(results[i]) for i in chosen]
+    runs = [_again(results[i], len(shared.sets["train"])) for i in chosen]
     try:
         again = train_runs(
             shared.model, shared.source, runs, {"train": both}, progress=progress, task=shared.task
@@ -221,11 +221,11 @@ def _refit(
     return found
 
 
-def _again(result: RunResult) -> Run:
+def _again(result: RunResult, rows: int) -> Run:
     """The run of ``result`` again, from its seed, for its own best epochs.
 
     One that was solved is solved for the best penalty, from the weights that it had.
     """
     config = dataclasses.replace(result.run.config, epochs=result.best_epoch)
     start = result.weights if config.optimizer == "path" else None
-    return Run(config, result.run.seed, start=start)
+    return Run(config, result.run.seed, start=start, rows=rows)

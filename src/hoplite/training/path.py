@@ -87,10 +87,16 @@ class PenaltyPath:
         Weights to start from; the best constant outputs if None.
     skipped : int, default 0
         Penalties that are left out.
+    rows : int, optional
+        Training nodes of the run that chose the penalty, whose steps between penalties are kept.
     """
 
     def __init__(
-        self, objective: LinearObjective, start: Weights | None = None, skipped: int = 0
+        self,
+        objective: LinearObjective,
+        start: Weights | None = None,
+        skipped: int = 0,
+        rows: int | None = None,
     ) -> None:
         self._params, part = objective.params, objective.problem.train
         has_bias, outputs = "bias" in self._params, self._params["theta"].shape[-1]
@@ -103,7 +109,7 @@ class PenaltyPath:
         self._mean, self._inverse = mean, (1 / deviation)[:, None]
         self._squares = (moments.square - 2 * mean * moments.mean + mean**2) / deviation**2
         self._unit, self._epoch = float(self._squares.sum()), skipped
-        self._rows = len(part)
+        self._rows, self._first_rows = len(part), rows or len(part)
         task = objective.problem.task
         bias, self._curvature = _intercept(task, part, outputs, fitted=has_bias)
         theta = np.zeros((len(mean), outputs))
@@ -119,7 +125,7 @@ class PenaltyPath:
 
     def step(self, closure: Callable[[], tuple[float, Weights]]) -> None:
         """Solve for the next penalty; ``closure`` is as that of :class:`LBFGS`."""
-        penalty = relative_penalty(self._epoch, self._rows) * self._unit
+        penalty = relative_penalty(self._epoch, self._rows, self._first_rows) * self._unit
         self._epoch += 1
         dtype = self._scaled["theta"].dtype
         by_column = np.sqrt(self._squares[:, None] * self._curvature + penalty)
@@ -167,13 +173,15 @@ class PenaltyPath:
             self._params["bias"][...] = self._scaled["bias"] - shift
 
 
-def relative_penalty(epoch: int, rows: int) -> float:
+def relative_penalty(epoch: int, rows: int, first_rows: int | None = None) -> float:
     """The penalty of an epoch, from 0, as a multiple of the mean squared length of a row.
+
+    The step from one to the next goes by ``first_rows``, by default the same.
 
     >>> [round(relative_penalty(epoch, 100), 4) for epoch in range(3)]
     [0.0316, 0.01, 0.0032]
     """
-    ratio = 10**-0.5 if rows <= MANY else 0.1
+    ratio = 10**-0.5 if (first_rows or rows) <= MANY else 0.1
     return STRONGEST * min(1.0, FEW / rows) * ratio**epoch
 
 

@@ -37,7 +37,7 @@ from hoplite.models.pictures import (
     predicted_figure,
     reliability_figure,
 )
-from hoplite.models.settings import DEFAULT_MODEL
+from hoplite.models.settings import DEFAULT_MODEL, TABLE_OPTIONS
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.progress import training_bar, watched
@@ -662,10 +662,16 @@ def _candidates(
         for hops in range(options["hops"] + 1)
     }
     if options.keys() <= find_model("ppr").settings() and not data.relation_weights:
-        candidates["PPR"] = "ppr", options | PPR_OPTIONS
+        candidates["PPR"] = "ppr", _with_defaults(options, PPR_OPTIONS)
         if not sp.issparse(data.in_memory().features):
-            candidates["LGC"] = "lgc", options | LGC_OPTIONS
+            candidates["LGC"] = "lgc", _with_defaults(options, LGC_OPTIONS)
     return candidates
+
+
+def _with_defaults(options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """``options`` with a candidate's ``own`` ones where these are the defaults for tables."""
+    free = {k: v for k, v in own.items() if options.get(k) == TABLE_OPTIONS.get(k)}
+    return options | free
 
 
 def _uses_edges(run: ScoredRun) -> bool:

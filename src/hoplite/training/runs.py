@@ -46,13 +46,15 @@ POLL_SECONDS = 0.1  # between two reports on runs in threads
 class Run:
     """One training: its settings, its seed, and the epoch that it ends with, if that is known.
 
-    With ``start``, optimizer "path" solves for the last penalty alone, from these weights.
+    With ``start``, optimizer "path" solves for the last penalty alone, from these weights. ``rows``
+    are the training nodes of the run whose penalties those are, if it is another one.
     """
 
     config: TrainingConfig
     seed: int
     last: int | None = None
     start: Weights | None = None
+    rows: int | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -238,7 +240,8 @@ def train_run(
     if config.optimizer == "lbfgs":
         solver = LBFGS(objective.params, config, filters)
     elif config.optimizer == "path" and isinstance(objective, LinearObjective):
-        solver = PenaltyPath(objective, run.start, 0 if run.start is None else config.epochs - 1)
+        skipped = 0 if run.start is None else config.epochs - 1
+        solver = PenaltyPath(objective, run.start, skipped, run.rows)
     epochs = run.epochs if objective.learns else 1
     steps = 0
 
@@ -262,8 +265,8 @@ def train_run(
                     evaluated.append(Measured(share * measured.loss, measured.tally))
                     steps += 1
         except OutOfTimeError:
-            if state.best_epoch < 0 or not keeps_best():
-                raise
+            if not state.validated or state.best_epoch < 0 or not keeps_best():
+                raise  # without validation nodes a few epochs are no result
             break
         if solver is not None:
             state.record("train", evaluated[-1 if config.optimizer == "path" else 0])

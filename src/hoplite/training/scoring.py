@@ -314,18 +314,14 @@ def judge(task: Task, monitor: Metric, part: NodeSet, logits: np.ndarray) -> tup
 
 
 def comparable_loss(run: ScoredRun) -> float:
-    """The validation loss of a run; of classes, unless it was solved, after the best temperature.
+    """The validation loss of a run; of classes after the best temperature, every node counting 1.
 
     Models that are trained in steps until the accuracy is best may be far too sure of themselves,
     or not sure enough, which says nothing of their predictions. Infinity if it is not known.
     """
-    found, solved = run.judged[1], run.model.training["optimizer"] == "path"
-    if run.task.exclusive and "val" in run.outputs and not solved:
-        labels, logits = run.outputs["val"]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
-            logits = logits / best_temperature(labels, logits)
-        found = judge(run.task, LOSS, NodeSet(labels, labels), logits)[0]
+    found = run.judged[1]
+    if run.task.exclusive and "val" in run.outputs:
+        found = _group_losses(run, 1)[0]
     return float(np.nan_to_num(found, nan=np.inf))
 
 
@@ -337,16 +333,22 @@ def clearly_worse(one: ScoredRun, other: ScoredRun) -> bool:
     apart = comparable_loss(one) - comparable_loss(other)
     if not math.isfinite(apart):
         return apart > 0
+    groups = min(GROUPS, len(one.outputs["val"][0]))
+    differences = _group_losses(one, groups) - _group_losses(other, groups)
+    return apart > differences.std(ddof=1) / math.sqrt(groups)
 
-    def losses(run: ScoredRun) -> np.ndarray:
-        labels, logits = run.outputs["val"]
-        parts = [slice(g, None, GROUPS) for g in range(min(GROUPS, len(labels)))]
-        sets = [NodeSet(labels[part], labels[part]) for part in parts]
-        pairs = zip(sets, parts, strict=True)
-        return np.array([judge(run.task, LOSS, group, logits[part])[0] for group, part in pairs])
 
-    differences = losses(one) - losses(other)
-    return apart > differences.std(ddof=1) / math.sqrt(len(differences))
+def _group_losses(run: ScoredRun, groups: int) -> np.ndarray:
+    """The mean loss of each group of the judged nodes, of classes after the best temperature."""
+    labels, logits = run.outputs["val"]
+    if run.task.exclusive:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
+            logits = logits / best_temperature(labels, logits)
+    parts = [slice(g, None, groups) for g in range(groups)]
+    sets = [NodeSet(labels[part], labels[part]) for part in parts]
+    pairs = zip(sets, parts, strict=True)
+    return np.array([judge(run.task, LOSS, group, logits[part])[0] for group, part in pairs])
 
 
 def _measured(
