@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from hoplite import GraphClassifier, GraphModel, GraphRegressor, config
 from hoplite.cli import app
-from hoplite.errors import ConfigError, ModelFileError
-from hoplite.graph import Split
+from hoplite.errors import ConfigError, GraphError, ModelFileError
+from hoplite.graph import Graph, Split
 from hoplite.graphs import GraphSet, explain_graph, load_graphs, train_graphs, write_graphs
 from hoplite.graphs.pooling import FAMILIES
 
@@ -152,6 +152,33 @@ def test_estimators(small: GraphSet) -> None:
     assert GraphRegressor("hops", structure="add").fit(small, small.sizes).score(
         small, small.sizes
     ) > 0.9  # fmt: skip
+
+
+def test_estimators_take_a_set_with_other_class_names(small: GraphSet) -> None:
+    fitted = GraphClassifier("hops", hops=1).fit(small, small.labels)
+    assert set(fitted.predict(small)) <= {0, 1}
+    assert fitted.score(small, small.labels) > 0.5
+
+
+def test_auto_goes_on_after_a_candidate_that_fails(small: GraphSet) -> None:
+    bare = dataclasses.replace(small, features=np.empty((small.num_nodes, 0), np.float32))
+    failing = {"model": "hops", "hops": [1], "structure": ["none"]}
+    result = train_graphs(bare, grid=[failing, {"model": "colours", "depth": [1]}])
+    assert [one.family for one in result.candidates] == ["colours", "hops"]
+    assert result.candidates[1].loss == np.inf
+    assert result.summary()["candidates"]["hops hops=1 structure=none"] is None
+    with pytest.raises(GraphError, match="no features"):
+        train_graphs(bare, grid=[failing])
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e3])
+def test_constant_columns_have_no_effect(value: float) -> None:
+    same = Graph.from_edges([(0, 1), (1, 2)], np.full((3, 2), value, np.float32))
+    labels = [0, 1, 1] * 10
+    graphs = GraphSet.from_graphs([same] * 30, labels, split=Split(range(18), range(18, 30)))
+    for family in ("hops", "pool"):
+        found = train_graphs(graphs, family, calibrate=False).model.predict_proba(graphs)
+        np.testing.assert_allclose(found[:, 1], 2 / 3, atol=1e-3)
 
 
 def test_commands(small: GraphSet, tmp_path: Path) -> None:

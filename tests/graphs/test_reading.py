@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from hoplite.errors import ConfigError, DatasetError, GraphError
 from hoplite.graph import Graph
@@ -155,6 +158,34 @@ def test_a_tu_folder(tmp_path: Path) -> None:
     (tmp_path / "TOY_graph_indicator.txt").write_text("2\n1\n2\n2\n2\n", encoding="utf-8")
     with pytest.raises(DatasetError, match="must grow"):
         load_graphs(tmp_path)
+    (tmp_path / "TOY_graph_indicator.txt").write_text("1\n1\n1\n2\n2\n", encoding="utf-8")
+    with pytest.raises(DatasetError, match="connects two graphs"):
+        load_graphs(tmp_path)
+    (tmp_path / "TOY_graph_indicator.txt").write_text("1\n1\n2\n2\n9000000000", encoding="utf-8")
+    for _ in range(2):  # with labels, and without
+        with pytest.raises(DatasetError, match="graph 9,000,000,000 of"):
+            load_graphs(tmp_path)
+        (tmp_path / "TOY_graph_labels.txt").unlink(missing_ok=True)
+
+
+def test_many_tags_are_sparse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = {
+        "node_counts": np.array([2, 3]),
+        "edge_counts": np.array([1, 2]),
+        "edge_source": np.array([0, 0, 1]),
+        "edge_target": np.array([1, 1, 2]),
+        "node_tags": np.array([4, 2, 9, 4, 7]),
+        "node_attributes": np.arange(5, dtype=np.float32)[:, None] - 2,
+    }
+    np.savez(tmp_path / "tags.npz", **arrays)  # pyright: ignore[reportArgumentType]
+    dense = load_graphs(tmp_path / "tags.npz")
+    codes = np.eye(4)[[1, 0, 3, 1, 2]]
+    np.testing.assert_array_equal(dense.features, np.hstack([codes, arrays["node_attributes"]]))
+    monkeypatch.setattr("hoplite.graphs.reading.MAX_DENSE", 4)
+    sparse = load_graphs(tmp_path / "tags.npz")
+    assert sp.issparse(sparse.features)
+    np.testing.assert_array_equal(sparse.features.toarray(), dense.features)
+    assert sparse.feature_names == dense.feature_names
 
 
 def test_npz_and_back(small: GraphSet, tmp_path: Path) -> None:
@@ -175,7 +206,10 @@ def test_npz_and_back(small: GraphSet, tmp_path: Path) -> None:
     [
         ("edge_target", np.array([1, 99], np.uint8)),
         ("node_counts", np.array([-1, 4])),
+        ("node_counts", np.array([2, 4 * 10**9])),
+        ("node_counts", np.array([2**62, 2**62, 2**62, 2**62, 4])),
         ("edge_counts", np.array([1])),
+        ("edge_counts", np.array([1, 4 * 10**9])),
         ("node_tags", np.array([0, 1, 2])),
         ("tag_values", np.array([5])),
         ("node_attributes", np.array([[object()]] * 4)),
@@ -196,6 +230,26 @@ def test_damaged_npz_files_are_refused(tmp_path: Path, name: str, value: np.ndar
     np.savez(tmp_path / "bad.npz", **(arrays | {name: value}))  # pyright: ignore
     with pytest.raises(DatasetError):
         load_graphs(tmp_path / "bad.npz")
+
+
+def test_npz_files_without_features_have_a_limit(tmp_path: Path) -> None:
+    none = np.empty(0, np.int64)
+    arrays = {"node_counts": np.array([4 * 10**9]), "edge_counts": np.array([0])}
+    np.savez(tmp_path / "large.npz", edge_source=none, edge_target=none, **arrays)  # pyright: ignore
+    with pytest.raises(DatasetError, match="too large"):
+        load_graphs(tmp_path / "large.npz")
+
+
+def test_a_preparation_is_not_lost(folder: Path, small: GraphSet, tmp_path: Path) -> None:
+    graphs = load_graphs(folder)
+    with pytest.raises(GraphError, match="preparation"):
+        write_graphs(tmp_path / "lost.npz", graphs)
+    with pytest.raises(GraphError, match="graph_ids"):
+        write_graph_files(tmp_path / "lost", [graphs])
+    plain = dataclasses.replace(graphs, preparation=None)
+    write_graphs(tmp_path / "plain.npz", plain)
+    assert load_graphs(tmp_path / "plain.npz").graph_ids == graphs.graph_ids
+    assert not (tmp_path / "lost.npz").exists()
 
 
 def test_lists_of_networkx_and_igraph_graphs() -> None:
@@ -228,8 +282,10 @@ def test_lists_of_pyg_graphs() -> None:
 
 def test_sets_check_themselves(small: GraphSet) -> None:
     joined = Graph.from_edges([(0, 1)], np.eye(2))
-    with pytest.raises(GraphError, match="joins"):
-        GraphSet(joined.adjacency, joined.features, np.array([0, 1, 2]), [0, 1]).block(0, 1)
+    both = GraphSet(joined.adjacency, joined.features, np.array([0, 1, 2]), [0, 1])
+    for stop in (1, 2):
+        with pytest.raises(GraphError, match="connects graph 0 with another"):
+            both.block(0, stop)
     with pytest.raises(GraphError, match="offsets"):
         GraphSet(joined.adjacency, joined.features, np.array([0, 3]), [0])
     with pytest.raises(GraphError, match="no graph"):
@@ -257,3 +313,49 @@ def test_sets_on_disk_are_read_in_ranges(small: GraphSet, tmp_path: Path) -> Non
     (tmp_path / "indptr.npy").unlink()
     with pytest.raises(DatasetError, match="cannot be read"):
         load_graphs(tmp_path)
+
+
+def test_sets_on_disk_keep_the_split(small: GraphSet, tmp_path: Path) -> None:
+    write_graph_files(tmp_path, [small, small])
+    split = load_graphs(tmp_path).table.split
+    for part in ("train", "val", "test"):
+        own = getattr(small.table.split, part)
+        expected = np.concatenate([own, own + len(small)])
+        np.testing.assert_array_equal(getattr(split, part), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("sizes", lambda a: a[:, None]),
+        ("sizes", lambda a: a.astype(float)),
+        ("sizes", lambda a: a[:-1]),
+        ("sizes", lambda a: -a),
+        ("labels", lambda a: a[:-1]),
+        ("labels", lambda a: a.astype("U")),
+        ("labels", lambda a: a[:, None, None]),
+        ("split", lambda a: a[:-1]),
+        ("indptr", lambda a: a[:, None]),
+        ("indptr", lambda a: a[:-1]),
+        ("indices", lambda a: a[:-1]),
+        ("weights", lambda a: a[:, None]),
+        ("features", lambda a: a[:, 0]),
+        ("features", lambda a: a[:-1]),
+    ],
+)
+def test_damaged_sets_on_disk_are_refused(
+    small: GraphSet, tmp_path: Path, name: str, change: Any
+) -> None:
+    write_graph_files(tmp_path, [small])
+    np.save(tmp_path / f"{name}.npy", change(np.load(tmp_path / f"{name}.npy")))
+    with pytest.raises(DatasetError, match="is damaged"):
+        load_graphs(tmp_path)
+
+
+def test_damaged_edges_on_disk_are_refused_when_read(small: GraphSet, tmp_path: Path) -> None:
+    write_graph_files(tmp_path, [small])
+    sound = np.load(tmp_path / "indptr.npy")
+    for damaged in (sound[::-1], sound + 5, sound - 5):
+        np.save(tmp_path / "indptr.npy", damaged)
+        with pytest.raises(GraphError):
+            load_graphs(tmp_path).block(0, len(small))

@@ -165,6 +165,9 @@ def test_igraph_follows_the_rules_of_tables(club):
     with pytest.warns(HopliteWarning, match="has no features, so structural ones"):
         ring = hoplite.open_data(plain)
     assert ring.node_ids == (0, 1, 2, 3, 4)
+    graph.vs["name"] = ["twice"] * len(place)
+    with pytest.raises(GraphError, match="node_ids"):
+        hoplite.io.from_igraph(graph)
     assert ring.feature_names == structural_names(32)
 
 

@@ -42,7 +42,7 @@ class _GraphEstimator(BaseEstimator):
 
     def _data(self, graphs: Any) -> GraphSet:
         check_is_fitted(self, "model_")
-        return load_graphs(graphs, prepare=self.model_)
+        return load_graphs(graphs, prepare=self.model_).with_labels(None)  # not those of fit
 
     def decision_function(self, graphs: Any) -> np.ndarray:
         """Logits: (G, m)."""

@@ -1,6 +1,7 @@
 """Sets of graphs on disk, larger than memory: a folder of arrays, read a range at a time.
 
-``graphs.json`` has the names, and next to it are ``sizes.npy`` and ``labels.npy`` (G,),
+``graphs.json`` has the names, and next to it are ``sizes.npy``, ``labels.npy`` and ``split.npy``
+(G,; 0 training, 1 validation, 2 test, 3 none of them),
 ``indptr.npy`` (n + 1,), ``indices.npy`` and ``weights.npy`` (arcs,), and ``features.npy`` (n, d).
 A range is checked when it is read, as every :class:`hoplite.Graph` is.
 """
@@ -16,12 +17,23 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hoplite.errors import DatasetError
+from hoplite.errors import DatasetError, GraphError
 from hoplite.files import MAX_JSON, atomic_write_text, parse_json, read_regular, to_json
+from hoplite.graph import PARTS, Split
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.io.array_files import growing_npy
+from hoplite.preparation import Preparation
 
 FILE = "graphs.json"
+ARRAYS = {  # kinds of types, and numbers of dimensions
+    "sizes": ("i", (1,)),
+    "labels": ("biuf", (1, 2)),
+    "split": ("u", (1,)),
+    "indptr": ("i", (1,)),
+    "indices": ("i", (1,)),
+    "weights": ("f", (1,)),
+    "features": ("f", (2,)),
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class RowFile:
         self.shape, self.dtype = self._opened().shape, self._opened().dtype
 
     def _opened(self) -> np.ndarray:
-        return np.load(self._path, mmap_mode="r", allow_pickle=False)
+        return np.lib.format.open_memmap(self._path, mode="r")
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -68,6 +80,17 @@ class ArcFiles:
         return len(self.indices)
 
 
+def refuse_loss(graphs: GraphSet, *names: str) -> None:
+    """GraphError if the set has one of these fields, which a file does not keep."""
+    for name in names:
+        value = getattr(graphs, name)
+        if value.fitted if isinstance(value, Preparation) else value is not None:
+            raise GraphError(
+                f"{graphs.name} has {name}, which the file would lose; write "
+                f"dataclasses.replace(graphs, {name}=None) if that is meant."
+            )
+
+
 def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
     """Write graphs that come in several sets, such as one for each file, into one folder.
 
@@ -76,7 +99,9 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
     folder : path
         It is made if it does not exist; ``graphs.json`` is written last.
     parts : iterable of GraphSet
-        With the same features and class names; only one is in memory at a time.
+        With the same features and class names; only one is in memory at a time. Their splits are
+        kept; if none has one, all graphs with a label train. Those with ``graph_ids``,
+        ``node_ids`` or a fitted ``preparation``, which would be lost, are refused.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,13 +111,18 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
         files: dict[str, Any] = {}
         start = arcs = 0
         for part in parts:
+            refuse_loss(part, "graph_ids", "node_ids", "preparation")
             labels = part.table.labels
+            places = np.full(len(part), len(PARTS), np.uint8)
+            for number, name in enumerate(PARTS):
+                places[getattr(part.table.split, name)] = number
             if first is None:
                 first = part
                 rows: dict[str, Any] = {
                     "labels": (labels.dtype, labels.shape[1:]),
                     "features": (np.float32, (part.num_features,)),
                     "sizes": (np.int64, ()),
+                    "split": (np.uint8, ()),
                     "indptr": (np.int64, ()),
                     "indices": (np.int64, ()),
                     "weights": (np.float32, ()),
@@ -111,6 +141,7 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
                 start, arcs = start + block.num_nodes, arcs + block.adjacency.nnz
             files["sizes"](part.sizes)
             files["labels"](labels)
+            files["split"](places)
     if first is None:
         raise DatasetError("there is no set of graphs to write; give at least one.")
     names = first.feature_names
@@ -125,15 +156,19 @@ def open_graph_files(folder: str | Path) -> GraphSet:
     folder = Path(folder)
     try:
         content = parse_json(read_regular(folder / FILE, MAX_JSON), GraphFiles)
-        sizes, labels = (
-            np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("sizes", "labels")
-        )
-        kinds = {"indptr": "i", "indices": "i", "weights": "f", "features": "f"}
-        files = {name: RowFile(folder / f"{name}.npy") for name in kinds}
-        if any(files[name].dtype.kind != kind for name, kind in kinds.items()):
-            raise ValueError("an array has another type")
+        files = {name: RowFile(folder / f"{name}.npy") for name in ARRAYS}
+        for name, (kinds, dimensions) in ARRAYS.items():
+            if files[name].dtype.kind not in kinds or len(files[name].shape) not in dimensions:
+                raise ValueError(f"{name}.npy has another type or shape")
         if len(files["indices"]) != len(files["weights"]):
             raise ValueError("the numbers of edges differ")
+        if not len(files["sizes"]) == len(files["labels"]) == len(files["split"]):
+            raise ValueError("the numbers of graphs differ")
+        sizes, labels, places = (files[name][:] for name in ("sizes", "labels", "split"))
+        if sizes.min(initial=0) < 0 or sizes.sum(dtype=np.float64) != len(files["indptr"]) - 1:
+            raise ValueError("the numbers of nodes differ")
+        parts = [np.flatnonzero(places == number) for number in range(len(PARTS))]
+        split = Split(*parts, note=f"split of {content.name}")
         offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         adjacency = ArcFiles(files["indptr"], files["indices"], files["weights"])
         return GraphSet(
@@ -141,6 +176,7 @@ def open_graph_files(folder: str | Path) -> GraphSet:
             files["features"],
             offsets,
             labels,
+            split if any(map(len, parts)) else None,
             class_names=content.class_names,
             feature_names=content.feature_names,
             name=content.name,

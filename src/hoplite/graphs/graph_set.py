@@ -162,15 +162,25 @@ class GraphSet(Described):
         return np.diff(self.offsets)
 
     def block(self, start: int, stop: int) -> Graph:
-        """Graphs ``start`` to ``stop`` (excluded) as one graph; GraphError if an edge leaves it."""
+        """Graphs ``start`` to ``stop`` (excluded) as one graph; GraphError if an edge joins two."""
         low, high = self.offsets[start], self.offsets[stop]
         ends = np.asarray(self.adjacency.indptr[low : high + 1], np.int64)
         arcs = slice(int(ends[0]), int(ends[-1]))
-        columns = np.asarray(self.adjacency.indices[arcs], np.int64) - low
-        if columns.size and (columns.min() < 0 or columns.max() >= high - low):
-            raise GraphError(f"an edge connects graphs {start} to {stop - 1} with another graph.")
+        columns = np.asarray(self.adjacency.indices[arcs], np.int64)
+        degrees = np.diff(ends)
+        if ends[0] < 0 or degrees.min(initial=0) < 0 or len(columns) != ends[-1] - ends[0]:
+            raise GraphError(f"the edges of graphs {start} to {stop - 1} are damaged.")
+        bounds, sizes = self.offsets[start : stop + 1], self.sizes[start:stop]
+        first, end = (
+            np.repeat(np.repeat(each, sizes), degrees) for each in (bounds[:-1], bounds[1:])
+        )
+        outside = np.flatnonzero((columns < first) | (columns >= end))
+        if outside.size:
+            graph = np.searchsorted(self.offsets, first[outside[0]], "right") - 1
+            raise GraphError(f"an edge connects graph {graph} with another graph.")
         size = (int(high - low),) * 2
-        matrix = sp.csr_array((self.adjacency.data[arcs], columns, ends - ends[0]), shape=size)
+        data = self.adjacency.data[arcs], columns - low, ends - ends[0]
+        matrix = sp.csr_array(data, shape=size)
         return Graph(matrix, self.features[low:high], feature_names=self.feature_names)
 
     def blocks(self, width: int = 1) -> Iterator[tuple[slice, Graph]]:

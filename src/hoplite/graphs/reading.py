@@ -28,7 +28,7 @@ from hoplite.errors import (
 )
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS, Graph, Split
-from hoplite.graphs.files import FILE, open_graph_files
+from hoplite.graphs.files import FILE, open_graph_files, refuse_loss
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.io.array_files import NpzFile
 from hoplite.io.convert import array_of, coded_labels, networkx_graph
@@ -53,6 +53,8 @@ STEMS = ("graphs", "nodes", "edges")
 GRAPH = "graph"  # the column of all three tables
 SEPARATOR = "\x1f"  # between a graph and a node
 TU_MEMBERS = "_graph_indicator.txt"
+MAX_NODES = 10**8  # of a file without features
+MAX_DENSE = 1 << 26  # values of features with tags
 
 
 def is_graph_set(source: Any) -> bool:
@@ -375,13 +377,18 @@ def read_tu(folder: str | Path) -> GraphSet:
     values = None if values is None else values[:, 0]
     if labels is not None:
         classes, values = np.unique(labels[:, 0], return_inverse=True)
-    sizes = np.bincount(owner.clip(0), minlength=0 if values is None else len(values))
+    count = owner.size if values is None else len(values)  # of graphs, at most
     tags = table("node_labels")
     try:
         if (np.diff(owner) < 0).any() or owner.min(initial=0) < 0:
             raise ValueError(f"{name}{TU_MEMBERS} must grow from 1, graph after graph")
+        if owner.max(initial=-1) >= count:
+            raise ValueError(f"{name}{TU_MEMBERS} has a graph {owner.max() + 1:,} of {count:,}")
+        sizes = np.bincount(owner, minlength=0 if values is None else count)
         columns = _columns(owner.size, tags, table("node_attributes", np.float32), None)
         block = Graph.from_edges(pairs - 1, columns[0], feature_names=columns[1])
+        if np.diff(owner[pairs - 1]).any():
+            raise ValueError(f"an edge of {name}_A.txt connects two graphs")
     except ValueError as error:
         raise DatasetError(f"{folder} is damaged: {error}.") from None
     names = None if classes is None else [str(one) for one in classes]
@@ -390,20 +397,28 @@ def read_tu(folder: str | Path) -> GraphSet:
 
 def _columns(
     nodes: int, tags: np.ndarray | None, numbers: np.ndarray | None, values: np.ndarray | None
-) -> tuple[np.ndarray, list[str]]:
-    """X and its names: one-hot columns for every column of tags, then the numbers."""
-    columns, names = [np.empty((nodes, 0), np.float32)], []
+) -> tuple[Any, list[str]]:
+    """X and its names: one-hot columns for every column of tags, then the numbers.
+
+    X is sparse where it has tags and more than ``MAX_DENSE`` values.
+    """
+    columns: list[Any] = []
+    names: list[str] = []
     for j, tag in enumerate([] if tags is None else tags.T):
         found, codes = np.unique(tag, return_inverse=True)
-        columns.append(np.eye(len(found), dtype=np.float32)[codes])
+        ones, ends = np.ones(len(codes), np.float32), np.arange(len(codes) + 1)
+        columns.append(sp.csr_array((ones, codes, ends), shape=(len(codes), len(found))))
         titles = found if values is None else [values[one] for one in found]
         names += [f"tag{j or ''}={value}" for value in titles]
     if numbers is not None:
         columns.append(numbers)
         names += [f"attribute{j}" for j in range(numbers.shape[1])]
-    if any(len(column) != nodes for column in columns):
+    if any(column.shape[0] != nodes for column in columns):
         raise ValueError(f"there are not {nodes:,} nodes with features")
-    return np.hstack(columns), names
+    if tags is None:
+        return np.empty((nodes, 0), np.float32) if numbers is None else numbers, names
+    whole = sp.csr_array(sp.hstack([sp.csr_array(column) for column in columns]))
+    return whole.toarray() if nodes * len(names) <= MAX_DENSE else whole, names
 
 
 def _set_of(block: Graph, sizes: np.ndarray, labels: Any, **more: Any) -> GraphSet:
@@ -418,8 +433,10 @@ def write_graphs(path: str | Path, graphs: GraphSet) -> None:
     ``node_counts`` and ``edge_counts`` (G,), ``edge_source`` and ``edge_target`` (e,) within a
     graph, ``edge_weights`` if there are any, ``node_attributes`` (n, d), ``graph_labels``,
     ``class_names``, ``feature_names``, ``graph_ids``, and ``split`` (1, G): 0 training,
-    1 validation, 2 test, 3 none of them.
+    1 validation, 2 test, 3 none of them. A file has no preparation of columns, so a set
+    with a fitted one is refused.
     """
+    refuse_loss(graphs, "preparation")
     upper = sp.coo_array(sp.triu(graphs.adjacency, k=1))
     owner = np.searchsorted(graphs.offsets, upper.row, "right") - 1
     order = np.lexsort((upper.col, upper.row))
@@ -462,8 +479,9 @@ def _npz_set(file: NpzFile, name: str, split: int | None) -> GraphSet:
     )
     if counts.min(initial=0) < 0 or links.min(initial=0) < 0 or len(counts) != len(links):
         raise ValueError("node_counts and edge_counts do not fit together")
-    offsets = np.concatenate([[0], np.cumsum(counts)])
     ends = [file.read(f"edge_{end}", "iu", 1).astype(np.int64) for end in ("source", "target")]
+    if links.sum(dtype=np.float64) != len(ends[0]):
+        raise ValueError("edge_counts and edge_source do not fit together")
     owner = np.repeat(np.arange(len(counts)), links)
     for end in ends:
         if len(end) != len(owner) or ((end < 0) | (end >= counts[owner])).any():
@@ -473,6 +491,10 @@ def _npz_set(file: NpzFile, name: str, split: int | None) -> GraphSet:
     numbers = file.read("node_attributes", "f", 2) if "node_attributes" in file else None
     if tags is not None and values is not None and not 0 <= tags.min() <= tags.max() < len(values):
         raise ValueError("node_tags and tag_values do not fit together")
+    rows = [len(each) for each in (tags, numbers) if each is not None]
+    if counts.sum(dtype=np.float64) > min(rows, default=MAX_NODES):
+        raise ValueError("node_counts are too large")
+    offsets = np.concatenate([[0], np.cumsum(counts)])
     features, titles = _columns(int(offsets[-1]), tags, numbers, values)
     weights = file.read("edge_weights", "f", 1) if "edge_weights" in file else None
     pairs = np.column_stack([end + offsets[owner] for end in ends])

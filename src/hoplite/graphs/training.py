@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hoplite.config import Checked, TrainingConfig
-from hoplite.errors import ConfigError, HopliteWarning, check_choice
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning, check_choice
 from hoplite.formatting import Described, Description, Table
 from hoplite.graph import Split
 from hoplite.graphs.graph_set import GraphSet
@@ -93,7 +94,9 @@ class GraphResult(Described):
             "graphs": len(self.graphs),
             "model": pooling.name,
             "pooling": dataclasses.asdict(pooling.settings),
-            "candidates": {one.title: one.loss for one in self.candidates},
+            "candidates": {
+                one.title: one.loss if math.isfinite(one.loss) else None for one in self.candidates
+            },
             "seconds": self.seconds,
         }
 
@@ -127,7 +130,8 @@ def train_graphs(
     graphs : GraphSet
     model : {"auto", "hops", "pool", "colours", "fourier"}, default "auto"
         The family of features, see :mod:`hoplite.graphs.pooling`. "auto" takes the candidate with
-        the lowest loss on the validation graphs, or out of fold if there are none.
+        the lowest loss on the validation graphs, or out of fold if there are none. One that fails
+        has an infinite loss; if all do, the first error is raised.
     grid : sequence of dict, optional
         For "auto": what it tries. Each has a family under ``model``, and lists of values.
     test : bool, default True
@@ -150,12 +154,18 @@ def train_graphs(
         family = find_family(model)
         candidates, chosen = (), Candidate(model, _settings(family.Settings, own))
     else:
-        tried = []
+        tried, failures = [], []
         wanted = candidates_of(GRID if grid is None else grid, own)
         for number, candidate in enumerate(wanted):
             note(candidate.title, number / (len(wanted) + 1))
-            tried.append(_judged(graphs, candidate, training))
-        candidates = tuple(sorted(tried, key=lambda one: one.loss))
+            try:
+                tried.append(_judged(graphs, candidate, training))
+            except HopliteError as error:
+                failures.append(error)
+                tried.append(dataclasses.replace(candidate, loss=math.inf))
+        if len(failures) == len(tried) and failures:
+            raise failures[0]
+        candidates = tuple(sorted(tried, key=lambda one: (math.isnan(one.loss), one.loss)))
         chosen = candidates[0]
     note(chosen.title, 1 - 1 / (len(candidates) + 1))
     pooled = _pooled(graphs, chosen)

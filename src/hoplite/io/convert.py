@@ -288,13 +288,13 @@ def from_networkx(
 def from_igraph(graph: Any, *, id: str = "name", **options: Any) -> Graph:
     """Convert an igraph graph, with the options of :func:`from_networkx`.
 
-    ``id``, an attribute of its vertices, ``"name"`` by default, has the ``node_ids``.
+    ``id``, an attribute of its vertices, ``"name"`` by default, has the ``node_ids``; GraphError
+    if two vertices have the same.
     """
     require_extra("convert", "from_igraph", "networkx")
-    made = graph.to_networkx(vertex_attr_hashable=id)
-    for data in made.nodes.values():
-        del data["_igraph_index"]
-    return from_networkx(made, **options)
+    made = graph.to_networkx(vertex_attr_hashable="_igraph_index")  # names may repeat
+    names = [data.pop(id, node) for node, data in made.nodes.items()]
+    return from_networkx(made, **options).with_node_ids(names)
 
 
 def _frames_graph(

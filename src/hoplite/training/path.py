@@ -107,8 +107,10 @@ class PenaltyPath:
             deviation = moments.deviation
             mean = moments.mean if has_bias else mean
         self._mean, self._inverse = mean, (1 / deviation)[:, None]
-        self._squares = (moments.square - 2 * mean * moments.mean + mean**2) / deviation**2
-        self._unit, self._epoch = float(self._squares.sum()), skipped
+        squares = (moments.square - 2 * mean * moments.mean + mean**2) / deviation**2
+        self._squares = np.maximum(squares, 0)  # rounding makes those of constant columns negative
+        least = 1.0 if self._is_scaled else 1e-30  # a column that is not constant has 1
+        self._unit, self._epoch = max(float(self._squares.sum()), least), skipped
         self._rows, self._first_rows = len(part), rows or len(part)
         task = objective.problem.task
         bias, self._curvature = _intercept(task, part, outputs, fitted=has_bias)
