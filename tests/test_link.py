@@ -124,7 +124,9 @@ def test_tables_links_and_vectors(tmp_path: Path) -> None:
     others = others.with_features(linked.features, names, preparation=linked.preparation)
     with pytest.raises(ModelFileError, match="the model expects feature 'link to a"):
         model.logits(others)
-    with pytest.raises(ConfigError, match=r"link is True, but .* has its split and its features"):
+    with pytest.raises(
+        ConfigError, match=r"link is True, but .* already has its split and features"
+    ):
         hoplite.open_data(linked, link=True)
     with pytest.raises(ConfigError, match="link is 3; it must be True or False"):
         hoplite.load(folder, link=3)

@@ -173,7 +173,7 @@ class TableOptions:
         >>> TableOptions.check_names(["labels"])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        hoplite.errors.ConfigError: 'labels' is no option of tables; ... Did you mean 'label'?
+        hoplite.errors.ConfigError: 'labels' is not ... Did you mean 'label'?
         """
         names = cls.names()
         for name in options:

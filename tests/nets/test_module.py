@@ -280,7 +280,7 @@ def test_modules_that_fail_are_told_in_a_sentence(graphs):
 
     graph = graphs(n=30, d=5)
     for kind, sentence in (
-        (Wide, r"Wide gives \(30, 5\) for 30 nodes and 3 outputs; its forward must give"),
+        (Wide, r"Wide returned shape \(30, 5\) for 30 nodes and 3 outputs; its forward must give"),
         (Pair, "Pair gives tuple for 30 nodes"),
         (Fails, r"Fails cannot be evaluated \(no edges\)\.$"),
         (Lazy, "Lazy cannot be made"),
@@ -343,7 +343,7 @@ class Empty(Plain):
 
 @pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
 def test_a_module_must_have_something_to_learn(graphs, optimizer):
-    with pytest.raises(ConfigError, match="no weight that can be learned"):
+    with pytest.raises(ConfigError, match="no parameter that can be trained"):
         train(graphs(), Empty, optimizer=optimizer, epochs=2)
 
 
