@@ -280,8 +280,8 @@ def test_modules_that_fail_are_told_in_a_sentence(graphs):
 
     graph = graphs(n=30, d=5)
     for kind, sentence in (
-        (Wide, r"Wide returned shape \(30, 5\) for 30 nodes and 3 outputs; its forward must give"),
-        (Pair, "Pair gives tuple for 30 nodes"),
+        (Wide, r"Wide returned \(30, 5\) for 30 nodes and 3 outputs; its forward must give"),
+        (Pair, "Pair returned tuple for 30 nodes"),
         (Fails, r"Fails cannot be evaluated \(no edges\)\.$"),
         (Lazy, "Lazy cannot be made"),
         (Structured, "Structured cannot be evaluated"),

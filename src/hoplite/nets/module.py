@@ -133,7 +133,7 @@ class ModuleModel(Network):
         shape = tuple(outputs.shape) if is_tensor else type(outputs).__name__
         if shape != (nodes, self.num_classes):
             raise ConfigError(
-                f"{self.title} returned shape {shape} for {nodes:,} nodes and {self.num_classes} "
+                f"{self.title} returned {shape} for {nodes:,} nodes and {self.num_classes} "
                 "outputs; its forward must give one row per node and out_channels columns."
             )
 
