@@ -106,7 +106,7 @@ def test_a_dataset_may_have_settings_for_some_models_only():
 
 def test_a_store_says_why_it_does_not_serve_gcn(graphs, tmp_path):
     store = propagate(graphs(), tmp_path / "store", hops=2)
-    with pytest.raises(ConfigError, match="needs the graph's edges in every step"):
+    with pytest.raises(ConfigError, match="needs the edges in every step"):
         train(store, "gcn")
 
 

@@ -85,7 +85,7 @@ def test_an_estimator_of_it_has_its_settings(module, graphs):
 def test_what_cannot_be_registered(module):
     with pytest.raises(ConfigError, match="is not a Model"):
         register_model(dict)
-    for name, sentence in (("lgc", "belongs to hoplite.models.learned"), ("a b", "give it one of")):
+    for name, sentence in (("lgc", "belongs to hoplite.models.learned"), ("a b", "use letters")):
         with pytest.raises(ConfigError, match=sentence):
             register_model(type("Taken", (LinearModel,), {"name": name}))
     for name, default in (("lr", 0.1), ("seeds", 1), ("hidden", 0.5), ("out", 1), ("size", 1)):

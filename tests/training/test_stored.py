@@ -293,7 +293,7 @@ def test_what_a_store_cannot_do(store, options, sentence):
 
 def test_other_refusals(graph, store):
     for model in ("gcn", "gat"):
-        with pytest.raises(ConfigError, match="needs the graph's edges"):
+        with pytest.raises(ConfigError, match="needs the edges"):
             hoplite.train(store, model, epochs=1)
     with pytest.raises(ConfigError, match="memory is only for hop stores"):
         hoplite.train(graph, "lgc", epochs=1, memory="4GB")
