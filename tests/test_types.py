@@ -65,14 +65,14 @@ def test_a_users_program_has_types(installed, tmp_path):
     lines = [f"from hoplite import {name} as {name}" for name in hoplite.__all__]
     names.write_text("\n".join(lines) + "\n", encoding="utf-8")
     wrong.write_text(HEAD + "\n".join(WRONG) + "\n", encoding="utf-8")
-    code, told = mypy(installed, PROGRAM, names, wrong)
-    assert code == 1, told
-    assert "user_program.py:" not in told
-    assert "names.py:" not in told
+    code, output = mypy(installed, PROGRAM, names, wrong)
+    assert code == 1, output
+    assert "user_program.py:" not in output
+    assert "names.py:" not in output
     first = HEAD.count("\n") + 1
     for number, line in enumerate(WRONG, start=first):
-        assert f"wrong.py:{number}:" in told, line
-    assert not any(f"wrong.py:{number}:" in told for number in range(1, first)), told
+        assert f"wrong.py:{number}:" in output, line
+    assert not any(f"wrong.py:{number}:" in output for number in range(1, first)), output
 
 
 def test_the_program_runs(tmp_path):

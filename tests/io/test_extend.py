@@ -160,15 +160,15 @@ def test_command(bank, tmp_path):
     for name, row in found.items():
         assert row["predicted"] == expected[name]["predicted"]
         assert row["probability"] == pytest.approx(expected[name]["probability"], abs=1e-5)
-    told = json.loads(command(*words, tmp_path / "all.csv", "--all", "--json").stdout)
-    assert told["nodes"] == len(nodes)
+    summary = json.loads(command(*words, tmp_path / "all.csv", "--all", "--json").stdout)
+    assert summary["nodes"] == len(nodes)
     assert list(table(tmp_path / "all.csv")) == list(expected)
     merged = hoplite.load(place / "merged", prepare=hoplite.TrainedModel.load(place / "model"))
     empty = merged.adjacency.sum(axis=1) == 0
     alone = int(empty[n:].sum())
-    assert told["isolated"] == empty.sum() >= alone > 0
-    told = f"Without an edge: {alone} of {len(nodes) - n} nodes"
-    assert told in " ".join(done.stdout.split())
+    assert summary["isolated"] == empty.sum() >= alone > 0
+    line = f"Without an edge: {alone} of {len(nodes) - n} nodes"
+    assert line in " ".join(done.stdout.split())
 
 
 def new_tables(nodes=None, edges=None):

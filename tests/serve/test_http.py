@@ -48,8 +48,8 @@ def test_fifty_requests_at_once_are_all_answered_as_the_library_does(address, mo
     answers = apart(lambda: asyncio.run(ask_all()))
     assert [answer.status_code for answer in answers] == [200] * 51
     for place, answer in enumerate(answers[::3]):
-        told = msgspec.json.decode(answer.content, type=schema.NodeAnswer)
-        shares = [output.probability for output in told.prediction.outputs]
+        node = msgspec.json.decode(answer.content, type=schema.NodeAnswer)
+        shares = [output.probability for output in node.prediction.outputs]
         np.testing.assert_allclose(shares, wanted[place], rtol=1e-5)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hoplite.cli import console, options
-from hoplite.errors import ConfigError, HopliteError
+from hoplite.errors import ConfigError
 from hoplite.files import atomic_write_text
 from hoplite.progress import steps_bar
 
@@ -53,12 +53,7 @@ def train(
         result = train_graphs(data, model, test=test, progress=progress, **settings)
     summary, failure = result.summary(), None
     if out is not None:
-        try:
-            result.model.save(out, overwrite=overwrite, result=summary)
-            summary["out"] = str(out)
-        except HopliteError as error:  # a full disk must not take the scores with it
-            failure = error
-            summary["error"] = str(error)
+        failure = options.save_model(result.model, out, summary, overwrite=overwrite)
     if json:
         console.print_json(summary)
     else:

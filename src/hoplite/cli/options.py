@@ -262,6 +262,22 @@ def load_model(folder: Path, own_class: str | None) -> TrainedModel:
     return TrainedModel.load(folder)
 
 
+def save_model(
+    model: Any, out: Path, summary: dict[str, Any], *, overwrite: bool, **details: Any
+) -> HopliteError | None:
+    """Save a model with its ``summary`` and ``details``; the error if that fails.
+
+    The summary gets where it is, or why it is not there: a full disk must not lose the scores.
+    """
+    try:
+        model.save(out, overwrite=overwrite, result=summary | details)
+    except HopliteError as error:
+        summary["error"] = str(error)
+        return error
+    summary["out"] = str(out)
+    return None
+
+
 def check_new(path: Path, *, overwrite: bool) -> None:
     """HopliteError if something is at ``path`` that is not to be replaced."""
     if path.exists() and not overwrite:

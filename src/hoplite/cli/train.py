@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Option
 
 from hoplite.cli import console, graphs, options
-from hoplite.errors import ConfigError, HopliteError, plural
+from hoplite.errors import ConfigError, plural
 from hoplite.formatting import number
 from hoplite.models import check_default_options, split_options
 from hoplite.models.settings import AUTO
@@ -148,14 +148,10 @@ def _report(
             str(run.seed): {name: curve.tolist() for name, curve in run.history.items()}
             for run in result.runs
         }
-        try:
-            result.model.save(
-                out, overwrite=overwrite, result=summary | {"history": without_nan(curves)}
-            )
-            summary["out"] = str(out)
-        except HopliteError as error:  # a full disk must not take the scores with it
-            failure = error
-            summary["error"] = str(error)
+        history = without_nan(curves)
+        failure = options.save_model(
+            result.model, out, summary, overwrite=overwrite, history=history
+        )
     if json:
         console.print_json(summary)
     else:
