@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     paper = command("reproduce", _reproduce, "Run the paper's experiments, beside its figures.")
     paper.add_argument("--quick", action="store_true", help="given settings, without a search")
     paper.add_argument("--seeds", type=int, default=5, help="runs of each configuration")
+    paper.add_argument("--gate", action="append", metavar="NAME", help="only this gate of hLGC")
     table = command("linear", _linear, "Compare linear models, and some others, on many graphs.")
     table.add_argument("--graphs", type=Path, help="folder of .npz files; see docs/report.md")
     table.add_argument("--methods", type=Path, help="a file of methods and grids")
@@ -79,7 +80,7 @@ def _defaults(options: argparse.Namespace, console: Console) -> None:
 
 
 def _reproduce(options: argparse.Namespace, console: Console) -> None:
-    more = {"quick": options.quick, "seeds": options.seeds}
+    more = {"quick": options.quick, "seeds": options.seeds, "gates": options.gate}
     results = _run(reproduce.reproduce, options, console, **more)
     _finish(paper_report(results, _notes(options.out)), options.out, "RESULTS.md")
 

@@ -12,7 +12,7 @@ import datetime
 import os
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,7 @@ def reproduce(
     quick: bool = False,
     datasets: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
+    gates: Sequence[str] | None = None,
     seeds: int = 5,
     workers: int = CORES,
     report: Report = lambda what, share: None,
@@ -128,10 +129,9 @@ def reproduce(
     ----------
     quick : bool, default False
         Train one given configuration of each model, without a search.
-    datasets : list of str, optional
-        Some of cora, citeseer and pubmed.
-    models : list of str, optional
-        Run these alone, and keep what ``out`` has of the others. Times are measured again for all.
+    datasets, models, gates : list of str, optional
+        Run these alone, and keep what ``out`` has of the others. Times are measured again for all
+        models, unless some gates of hLGC are run alone.
     seeds : int, default 5
         Runs of each configuration.
     workers : int
@@ -145,7 +145,7 @@ def reproduce(
         check_choice("models", name, paper.MODELS)
     names = [name for name in paper.DATASETS if not datasets or name in datasets]
     jobs = quick_jobs(names) if quick else full_jobs(names)
-    jobs = [job for job in jobs if not models or job.model in models]
+    jobs = [job for job in jobs if _selected(job, names, models, gates)]
     command = ["python", "-m", "experiments", "reproduce", *["--quick"] * quick]
     results = schema.Results(
         kind="quick" if quick else "full",
@@ -154,7 +154,9 @@ def reproduce(
         seeds=seeds,
         provenance=schema.Provenance(datetime.date.today().isoformat(), describe(CORES)),
     )
-    old = _kept(folder, results, models or paper.MODELS)
+    old = _kept(folder, results, lambda entry: not _selected(entry, names, models, gates))
+    kept = {*names, *old.datasets}
+    results = replace(results, datasets=[name for name in paper.DATASETS if name in kept])
     if quick and (not models or "hlgc" in models):
         full = load_results(FULL).of("validation")
         old.accuracy.extend(one for one in full if one.model == "hlgc" and one.dataset in names)
@@ -172,12 +174,14 @@ def reproduce(
             )
             write_results(results, folder)
         if not quick:
-            results = replace(results, comparison=compare(trainings, results.of("validation")))
+            compared = compare(trainings, results.of("validation"), old.comparison)
+            results = replace(results, comparison=compared)
     for name in names:
         report(f"{name}: times and spectrum", 0.0)
         graph = hoplite.load(name)
         own = [entry for entry in results.of("validation") if entry.dataset == name]
-        times = time_models(graph, own, quick=quick)
+        times = [one for one in old.timing if one.dataset == name]
+        times = times if gates and times else time_models(graph, own, quick=quick)
         before = next((one for one in old.spectrum if one.dataset == name), None)
         shown = spectrum(name, graph, chosen, before)
         results = replace(
@@ -187,21 +191,34 @@ def reproduce(
     return results
 
 
-def _kept(folder: Path, new: schema.Results, models: Sequence[str]) -> schema.Results:
-    """What ``folder`` has of other models than these; another type of run is refused."""
+def _selected(
+    one: Any, datasets: Sequence[str], models: Sequence[str] | None, gates: Sequence[str] | None
+) -> bool:
+    """Whether a job is to be run, or an entry of the results is made again."""
+    return (
+        one.dataset in datasets
+        and (not models or one.model in models)
+        and (not gates or one.gate in gates)
+    )
+
+
+def _kept(folder: Path, new: schema.Results, keeps: Callable[[Any], bool]) -> schema.Results:
+    """What ``folder`` has of what is not run now; another type of run is refused."""
     if not (folder / RESULTS).exists():
         return schema.Results()
     old = load_results(folder)
-    if (old.kind, old.datasets, old.seeds) != (new.kind, new.datasets, new.seeds):
+    if (old.kind, old.seeds) != (new.kind, new.seeds):
         raise ConfigError(f"{folder} has another run ({old.command}); give another folder.")
 
     def others(entries: list[Any]) -> list[Any]:
-        return [entry for entry in entries if entry.model not in models]
+        return [entry for entry in entries if keeps(entry)]
 
-    return schema.Results(
+    return replace(
+        old,
         accuracy=others(old.accuracy),
         curves=others(old.curves),
         coefficients=others(old.coefficients),
+        comparison=others(old.comparison),
         spectrum=[replace(one, responses=others(one.responses)) for one in old.spectrum],
     )
 
@@ -296,26 +313,33 @@ def train_command(job: Job, options: dict[str, Any], seeds: int) -> str:
     return shlex.join(words)
 
 
-def compare(trainings: Trainings, chosen: Sequence[schema.Accuracy]) -> list[schema.OnSplits]:
+def compare(
+    trainings: Trainings, chosen: Sequence[schema.Accuracy], old: Sequence[schema.OnSplits] = ()
+) -> list[schema.OnSplits]:
     """hLGC against LGC: what was chosen, on the same random splits, split s with seed s.
 
-    Datasets of which LGC, or every gate, is missing are left out.
+    Datasets of which LGC, or every gate, is missing are left out. What ``old`` has is kept.
     """
     entries = []
     for name in paper.DATASETS:
         own = [entry for entry in chosen if entry.dataset == name]
         base, gates = [e for e in own if e.model == BASE], [e for e in own if e.gate]
         entries += [*base, *gates] if base and gates else []
+    kept = {(one.dataset, one.model, one.gate): one for one in old}
     wanted = [
         Training(f"{e.dataset}-public", e.model, e.config, (split,), split=split, random=SIZES)
         for e in entries
+        if (e.dataset, e.model, e.gate) not in kept
         for split in range(SPLITS)
     ]
     scores = iter(trainings.run(wanted))
     pairs, base, found = sum(e.model != BASE for e in entries), [], []
     for entry in entries:
-        own = [next(scores) for _ in range(SPLITS)]
-        val, test = [one.val[0] for one in own], [one.test[0] for one in own]
+        if (before := kept.get((entry.dataset, entry.model, entry.gate))) is not None:
+            val, test = before.val, before.test
+        else:
+            own = [next(scores) for _ in range(SPLITS)]
+            val, test = [one.val[0] for one in own], [one.test[0] for one in own]
         base = test if entry.model == BASE else base
         mean, std = mean_and_std(test)
         difference = None if entry.model == BASE else paired(test, base, pairs)

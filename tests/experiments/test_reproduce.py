@@ -94,6 +94,15 @@ def test_a_full_run_has_every_section(small, tmp_path, trained, capsys):
     assert main(words) == 0
     assert trained == []  # the same call trains nothing again
     assert [e.test for e in load_results(out).accuracy] == [e.test for e in results.accuracy]
+    (out / "trainings.sqlite").unlink()
+    assert main([*words, "--gate", "class"]) == 0
+    assert {one.model for one in trained} == {"hlgc"}  # the rest is kept, times and splits included
+    again = load_results(out)
+    assert {(e.label, e.test_mean) for e in again.of("validation")} == {
+        (e.label, e.test_mean) for e in results.of("validation")
+    }
+    assert [e.test for e in again.comparison] == [e.test for e in results.comparison]
+    assert {e.model for e in again.timing} == set(test)
 
 
 def test_a_part_keeps_the_rest_and_commands_repeat_the_figures(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -13,11 +14,12 @@ import httpx
 import msgspec
 import numpy as np
 import pytest
+import uvicorn
 from tests.commands import hoplite
 from tests.serve.conftest import IDS, SCRIPT, apart, serving
 from tests.serve.test_answers import load, small
 
-from hoplite.serve import schema
+from hoplite.serve import app, schema
 from hoplite.serve.answers import Answers
 from hoplite.serve.app import HEADERS, make_app
 
@@ -127,6 +129,8 @@ def test_wrong_bodies(client, body, status, sentence):
         ("localhost", 200), ("LOCALHOST:99", 200), ("127.0.0.1", 200), ("[::1]:8000", 200),
         ("evil.example", 400), ("evil.example:80", 400), ("localhost.evil.example", 400),
         ("127.0.0.1.evil.example", 400), ("192.168.0.1", 200), ("[", 400), ("", 400),
+        ("[localhost]evil.com", 400), ("localhost:evil.com", 400), ("127.0.0.1:80@evil.com", 400),
+        ("[localhost]", 400), ("evil.com[::1]", 400), ("[::1]evil.com:80", 400), ("::1", 400),
     ],
 )  # fmt: skip
 def test_only_its_own_hosts_are_answered(client, host, status):
@@ -144,9 +148,9 @@ def test_no_other_origin_reads_it(client):
     assert client.options("/api/change").status_code == 405
 
 
-def ask(app, path):
+def ask(application, path):
     async def asked():
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        transport = httpx.ASGITransport(application, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get(path)
 
@@ -188,8 +192,8 @@ def test_a_body_that_does_not_come_is_refused(model, tables):
     headers.append((b"content-type", b"application/json"))
     scope = {"type": "http", "method": "POST", "path": "/api/change", "headers": headers}
     scope |= {"query_string": b"", "http_version": "1.1", "raw_path": b"/api/change"}
-    app = make_app(Answers(*small()), seconds=0.1)
-    apart(lambda: asyncio.run(app(scope, never, send)))
+    application = make_app(Answers(*small()), seconds=0.1)
+    apart(lambda: asyncio.run(application(scope, never, send)))
     assert sent[0]["status"] == 503
 
 
@@ -221,6 +225,52 @@ def test_it_ends_when_asked_to(model, tables, tmp_path, number):
     assert "Traceback" not in text
     assert [path.name for path in tmp_path.iterdir()] == ["log"]  # nothing was written
     assert sorted((path, path.stat().st_mtime) for path in tables.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "start", [b"", b"GET / HTTP/1.1\r\nHost: local"], ids=["silent", "partial"]
+)
+def test_many_waiting_connections_turn_nobody_away(address, start):
+    host, port = address.removeprefix("http://").split(":")
+    with contextlib.ExitStack() as stack:
+        for _ in range(600):
+            waiting = stack.enter_context(socket.create_connection((host, int(port)), timeout=600))
+            with contextlib.suppress(OSError):  # the server may have closed it already
+                waiting.sendall(start)
+        assert httpx.get(f"{address}/api/model", timeout=600).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (b"", b""),
+        (b"GET / HTTP/1.1\r\nHost: local", b""),
+        (b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nHost: local"),
+    ],
+    ids=["silent", "partial", "partial second request"],
+)
+def test_a_connection_without_a_new_request_is_closed(answers, monkeypatch, first, then):
+    monkeypatch.setattr(app, "IDLE_SECONDS", 0.2)
+    bound = app.listen("127.0.0.1", 0)
+    config = uvicorn.Config(make_app(answers), http=app._Connection, lifespan="off")
+
+    async def closed():
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        reader, writer = await asyncio.open_connection(*bound.getsockname())
+        writer.write(first)
+        if then:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(then)
+        with contextlib.suppress(ConnectionResetError):
+            await reader.read()  # until the server closes it
+        writer.close()
+        with contextlib.suppress(ConnectionResetError):
+            await writer.wait_closed()
+        server.should_exit = True
+        await serving
+
+    apart(lambda: asyncio.run(asyncio.wait_for(closed(), 600)))
 
 
 def test_a_port_that_is_taken(model, tables):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import ipaddress
+import re
 import signal
 import socket
 from collections.abc import Callable
@@ -13,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from types import FrameType
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import jinja2
 import msgspec
@@ -24,6 +24,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hoplite.errors import HopliteError, is_shortage
 from hoplite.explain.rendering import percent
@@ -36,6 +37,9 @@ PAGE = files("hoplite.serve").joinpath("page")
 FILES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"}
 THREADS = 2  # which share one interpreter; products with S release it
 SECONDS = 20.0  # for a request with its body
+IDLE_SECONDS = 25.0  # until a connection without a new request is closed; more than SECONDS
+MAX_CONNECTIONS = 512
+MAX_OF_CLIENT = 64  # connections of one address
 SCHEMAS = "#/components/schemas/{name}"
 HEADERS = {
     "Content-Security-Policy": (
@@ -190,15 +194,15 @@ def is_own_host(header: str, host: str) -> bool:
 
     >>> is_own_host("LOCALHOST:8000", "127.0.0.1"), is_own_host("[::1]:8000", "127.0.0.1")
     (True, True)
-    >>> is_own_host("evil.example", "127.0.0.1")
-    False
+    >>> is_own_host("evil.example", "127.0.0.1"), is_own_host("[localhost]evil.com", "127.0.0.1")
+    (False, False)
     """
-    try:
-        name = urlsplit(f"//{header}").hostname or ""
-    except ValueError:
+    match = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([^][:@/\s]+))(?::[0-9]*)?", header.lower())
+    if match is None:
         return False
+    address, name = match.groups()
     own = ("localhost", host.lower(), socket.gethostname().lower())
-    return name in own or _address(name) is not None
+    return name in own or _address(address or name) is not None
 
 
 def is_loopback(host: str) -> bool:
@@ -290,6 +294,36 @@ def address(host: str, bound: socket.socket) -> str:
     return f"http://{name}:{bound.getsockname()[1]}/"
 
 
+class _Connection(H11Protocol):
+    """A connection that is closed when no new request has come for ``IDLE_SECONDS``.
+
+    That ends silent clients, headers that never end, and clients that do not read their answer. If
+    an address has too many connections, the oldest of those that wait for a request is closed.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore
+        super().connection_made(transport)
+        self._started = self.loop.time()
+        self._check_idle(self)
+        address = self.client and self.client[0]
+        connections: set[Any] = self.connections
+        same = [
+            other
+            for other in connections
+            if other.client and other.client[0] == address and not other.transport.is_closing()
+        ]
+        waiting = [c for c in same if c.cycle is None or c.cycle.response_complete]
+        if len(same) > MAX_OF_CLIENT:
+            min(waiting, key=lambda connection: connection._started).transport.abort()
+
+    def _check_idle(self, before: Any) -> None:
+        """``before`` is the request at the last check; uvicorn has a new ``cycle`` for each."""
+        if self.cycle is before:
+            self.transport.abort()
+        elif not self.transport.is_closing():
+            self.loop.call_later(IDLE_SECONDS, self._check_idle, self.cycle)
+
+
 class _Server(uvicorn.Server):
     """Calls ``ready`` when it answers; a signal ends it without being raised again."""
 
@@ -310,12 +344,13 @@ def run(app: Any, bound: socket.socket, ready: Callable[[], None]) -> None:
     """Serve ``app`` until SIGINT or SIGTERM; ``ready`` is called once it answers."""
     config = uvicorn.Config(
         app,
+        http=_Connection,
         lifespan="off",
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=512,
-        timeout_keep_alive=30,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=20,
         timeout_graceful_shutdown=3,
     )
     gc.collect()
