@@ -22,6 +22,7 @@ OTHER = {
     "basis": "chebyshev",
     "start": "lowpass",
     "gate": "class",
+    "precision": "bfloat16",
     "layers": 3,
     "hidden": 5,
     "heads": 2,
