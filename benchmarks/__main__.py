@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.suite import BENCHMARKS, COLUMNS, LARGE, markdown, run_suite, summary, table_rows
+from benchmarks.suite import BENCHMARKS, LARGE, run_suite, suite_report
+from experiments.report import markdown, show
 from hoplite.errors import HopliteError
 from hoplite.files import atomic_write_text
 
@@ -43,18 +43,11 @@ def main(words: list[str] | None = None) -> int:
     except HopliteError as error:
         console.print(f"Error: {error}", markup=False, highlight=False)
         return 1
-    output = Console()
-    for benchmark, outcome in result.outcomes:
-        table = Table(*COLUMNS, title=f"{benchmark.title} ({benchmark.name})", title_justify="left")
-        for row in table_rows(outcome):
-            table.add_row(*row)
-        output.print(table)
-        for note in outcome.notes:
-            output.print(f"- {note}", markup=False, highlight=False)
-    output.print(summary(result), markup=False)
+    command = shlex.join(["python", "-m", "benchmarks", *(words or sys.argv[1:])])
+    report = suite_report(result, command)
+    show(report)
     if options.out is not None:
-        command = shlex.join(["python", "-m", "benchmarks", *(words or sys.argv[1:])])
-        atomic_write_text(options.out, markdown(result, command))
+        atomic_write_text(options.out, markdown(report))
     return int(any(figure.passed is False for figure in result.figures))
 
 

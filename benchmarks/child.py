@@ -93,8 +93,8 @@ def write_graph(scale: float, folder: str) -> dict[str, Any]:
     return {}
 
 
-def hops(folder: str, hops: int, threads: int, rounds: int, seconds: float) -> dict[str, Any]:
-    """All hop features in memory, in turn with torch's CSR product if ``rounds`` is not 0."""
+def hops(folder: str, hops: int, threads: int) -> dict[str, Any]:
+    """All hop features in memory: the seconds of S and of the hops, and the peak."""
     from hoplite.engine.propagation import Propagation
     from hoplite.io import DiskGraph
 
@@ -105,41 +105,12 @@ def hops(folder: str, hops: int, threads: int, rounds: int, seconds: float) -> d
     propagation = Propagation(graph, hops=hops)
     prepared = time.perf_counter()
     features = propagation.hop_features()
-    found: dict[str, Any] = {
+    return {
         "operator": prepared - started,
         "hops": time.perf_counter() - prepared,
         "peak": peak_memory(),
         "own": graph.features.nbytes + features.nbytes,
     }
-    if rounds:
-        found |= _race(propagation, features[-1], rounds, seconds, threads)
-    return found
-
-
-def _race(propagation: Any, ours: Any, rounds: int, seconds: float, threads: int) -> dict[str, Any]:
-    import torch
-
-    from benchmarks.measure import Contestant, Effort, race, timed
-    from benchmarks.peers import csr_tensor, quietly
-    from hoplite.engine.polynomial import iterate
-
-    (S,), X, k = propagation.matrices, propagation.features.dense(), propagation.hops
-    sparse, dense = quietly(csr_tensor)(S.to_scipy()), quietly(torch.from_numpy)(X)
-
-    def by_torch() -> list[Any]:
-        kept = [dense]
-        for _ in range(k):
-            kept.append(sparse @ kept[-1])
-        return kept
-
-    largest = float(np.abs(ours).max())
-    difference = float(np.abs(quietly(by_torch)()[-1].numpy() - ours).max()) / largest
-    contestants = [
-        Contestant("hoplite", timed(lambda: list(iterate(S, "monomial", X, k)))),
-        Contestant("torch", timed(quietly(by_torch)), warm_up=lambda: None),
-    ]
-    samples = race(contestants, Effort(rounds, seconds), threads)
-    return {"seconds": samples.seconds, "difference": difference}
 
 
 def store(

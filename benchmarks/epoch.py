@@ -9,8 +9,7 @@ A peer is the same model in plain torch, written with care, or PyTorch Geometric
 come; see :mod:`benchmarks.peers`. Plain torch runs with one thread and with all, and the faster of
 both counts; where a case names its threads, both sides have as many. Set-up does not count, on
 either side; where nothing is dropped, the model is a linear layer on features that are made once,
-and set-up is a figure of its own. The notes give the rows that an epoch of ours gathers
-(:mod:`benchmarks.gathers`).
+and set-up is a figure of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from typing import Any
 import torch
 
 from benchmarks import peers
-from benchmarks.gathers import epoch_tally
 from benchmarks.measure import Contestant, Context, Effort, Figure, Goal, Outcome, timed
 from benchmarks.training import Trainer
 from hoplite import Graph, TrainingConfig
@@ -99,37 +97,24 @@ def run(context: Context) -> Outcome:
 def run_cases(context: Context, cases: Sequence[Case], epochs: int, effort: Effort) -> Outcome:
     """Time these cases, with ``epochs`` of ours in a sample."""
     graphs = {name: context.load(name) for name in {case.dataset: None for case in cases}}
-    figures, notes = [], []
-    for case in merged(cases, context.threads):
+    by_title = {case.title(case.threads or context.threads): case for case in cases}
+    figures = []
+    for case in by_title.values():  # on one thread, a case and its twin are one
         context.report(f"{case.dataset}, {case.model}")
-        outcome = run_case(context, case, graphs[case.dataset], epochs, effort)
-        figures += outcome.figures
-        notes += outcome.notes
-    if peers.find("torch_geometric.nn") is None:
-        notes.append(peers.missing_note("PyTorch Geometric"))
-    return Outcome(figures, notes)
+        figures += run_case(context, case, graphs[case.dataset], epochs, effort)
+    missing = peers.find("torch_geometric.nn") is None
+    return Outcome(figures, [peers.missing_note("PyTorch Geometric")] * missing)
 
 
-def merged(cases: Sequence[Case], threads: int) -> list[Case]:
-    """The cases; with one thread for all, one that asks for one thread and its twin are one."""
-    found: dict[str, Case] = {}
-    for case in cases:
-        title = case.title(case.threads or threads)
-        if title in found:
-            twin = found[title]
-            case = replace(case, ms=case.ms or twin.ms, ratios=twin.ratios | case.ratios)
-        found[title] = case
-    return list(found.values())
-
-
-def run_case(context: Context, case: Case, graph: Graph, epochs: int, effort: Effort) -> Outcome:
-    """One case: figures with the peers, and how far our epoch is from the plain loop."""
+def run_case(
+    context: Context, case: Case, graph: Graph, epochs: int, effort: Effort
+) -> list[Figure]:
+    """The figures of one case with its peers."""
     data, builders = peers.PeerData(graph), case.rivals()
     torch.manual_seed(0)
     trainer = case.trainer(graph)
     rivals = {name: peer_epoch(build(data)) for name, build in builders.items()}
     figures = _compared(context, case, effort, "", lambda: trainer.epoch(epochs), rivals)
-    notes = _gathered(context, case, trainer, figures[0].ours)
     if not case.dropout:
         set_ups = {
             name: timed(lambda build=build: build(peers.PeerData(graph)).epoch())
@@ -138,7 +123,7 @@ def run_case(context: Context, case: Case, graph: Graph, epochs: int, effort: Ef
         ours = timed(lambda: case.trainer(graph).train(1))
         first = replace(case, ms=None, ratios=case.set_up_ratios)
         figures += _compared(context, first, effort, ": set-up and first epoch", ours, set_ups)
-    return Outcome(figures, notes)
+    return figures
 
 
 def _compared(
@@ -168,18 +153,6 @@ def _compared(
     figures.sort(key=lambda figure: figure.ratio or 0.0)
     goal = None if case.ms is None else Goal.at_most(case.ms, "ms")
     return [samples.figure(title, OURS, goal=goal)] * (goal is not None or not rivals) + figures
-
-
-def _gathered(context: Context, case: Case, trainer: Trainer, ms: float) -> list[str]:
-    """The gathered rows of an epoch, and the bytes per second that this is, as a note."""
-    tally = epoch_tally(trainer)
-    if tally is None:
-        return []
-    widths = ", ".join(str(width) for width in sorted({width for _, width in tally.passes}))
-    return [
-        f"{case.title(case.threads or context.threads)}: an epoch gathers "
-        f"{tally.gathers / 1e6:.3g}M rows of {widths} numbers, {tally.bytes / ms / 1e6:.1f} GB/s."
-    ]
 
 
 def peer_epoch(peer: peers.Peer) -> Callable[[], float]:

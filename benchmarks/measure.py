@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -80,11 +80,6 @@ class Outcome:
 
     figures: list[Figure]
     notes: list[str] = field(default_factory=list)
-
-    def unjudged(self, why: str) -> Outcome:
-        """The times alone, without ratios and verdicts, and a note that says why."""
-        figures = [replace(figure, ratio=None, judged=False) for figure in self.figures]
-        return Outcome(figures, [*self.notes, why])
 
 
 @dataclass(frozen=True)

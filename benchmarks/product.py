@@ -208,38 +208,21 @@ QUICK_GRAPHS = (10_000, (250_000, 1_000_000))
 COLUMNS, HOPS, DEGREES = 32, 4, (2, 4, 8, 16)  # the hops of the graphs, and those of the middle one
 
 
-@dataclass(frozen=True)
-class Point:
-    """k hops on one graph."""
+def hops_sample(matrix: SparseMatrix, hops: int) -> Callable[[], float]:
+    """A sample: seconds of the hops, with two buffers that are reused, as in propagation."""
+    X = np.random.default_rng(0).random((matrix.shape[1], COLUMNS), np.float32)
+    buffers = [np.empty_like(X), np.empty_like(X)]
 
-    matrix: SparseMatrix
-    hops: int
+    def propagate() -> None:
+        signal = X
+        for hop in range(hops):
+            signal = sparse_product(matrix, signal, out=buffers[hop % 2])
 
-    @property
-    def name(self) -> str:
-        nodes, entries = self.matrix.shape[0], self.matrix.nnz / 1e6
-        return f"{nodes:,} nodes, {entries:.3g}M entries, {self.hops} hops"
+    def seconds() -> float:
+        propagate()  # so that the caches are as the hops themselves leave them
+        return timed(propagate)()
 
-    @property
-    def steps(self) -> int:
-        """Entries times hops: what the time should be proportional to."""
-        return self.matrix.nnz * self.hops
-
-    def sample(self) -> Callable[[], float]:
-        """Seconds of the hops, with two buffers that are reused, as in propagation."""
-        X = np.random.default_rng(0).random((self.matrix.shape[1], COLUMNS), np.float32)
-        buffers = [np.empty_like(X), np.empty_like(X)]
-
-        def propagate() -> None:
-            signal = X
-            for hop in range(self.hops):
-                signal = sparse_product(self.matrix, signal, out=buffers[hop % 2])
-
-        def seconds() -> float:
-            propagate()  # so that the caches are as the hops themselves leave them
-            return timed(propagate)()
-
-        return seconds
+    return seconds
 
 
 def fitted_slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:
@@ -261,19 +244,23 @@ def scaling(context: Context) -> Outcome:
     context.report("making the graphs")
     graphs = [SparseMatrix.from_scipy(power_law_matrix(nodes, count)) for count in counts]
     series = {
-        "entries, nodes the same": [Point(S, HOPS) for S in graphs],
-        "hops": [Point(graphs[len(counts) // 2], hops) for hops in DEGREES],
+        "entries, nodes the same": [(S, HOPS) for S in graphs],
+        "hops": [(graphs[len(counts) // 2], hops) for hops in DEGREES],
     }
-    points = {point.name: point for part in series.values() for point in part}
-    contestants = [Contestant(name, point.sample()) for name, point in points.items()]
+
+    def name(S: SparseMatrix, hops: int) -> str:
+        return f"{nodes:,} nodes, {S.nnz / 1e6:.3g}M entries, {hops} hops"
+
+    points = {name(*point): point for part in series.values() for point in part}
+    contestants = [Contestant(title, hops_sample(*point)) for title, point in points.items()]
     effort = Effort(15, 4) if context.quick else Effort(15, 25)
     samples, figures = context.race(contestants, effort, threads=1), []
     for title, part in series.items():
-        seconds = [samples.fastest(point.name) for point in part]
+        seconds = {S.nnz * hops: samples.fastest(name(S, hops)) for S, hops in part}
         figures += [
-            Figure(f"{point.name}, per entry and hop", 1e9 * time / point.steps, "ns")
-            for point, time in zip(part, seconds, strict=True)
+            Figure(f"{name(S, hops)}, per entry and hop", 1e9 * time / steps, "ns")
+            for (S, hops), (steps, time) in zip(part, seconds.items(), strict=True)
         ]
-        slope = fitted_slope([point.steps for point in part], seconds)
+        slope = fitted_slope([*seconds], [*seconds.values()])
         figures.append(Figure(f"slope over {title}", slope, "", goal=Goal.between(0.85, 1.15)))
     return Outcome(figures, [f"{COLUMNS} columns, 1 thread, the fastest round; slope 1 is linear."])

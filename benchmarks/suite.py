@@ -1,16 +1,18 @@
-"""All benchmarks by name, the run that makes one result of them, and that as tables and a page."""
+"""All benchmarks by name, the run that makes one result of them, and its report."""
 
 from __future__ import annotations
 
+import datetime
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import command, epoch, graphs, large, paper_times, product, serving
+from benchmarks import command, epoch, graphs, large, product, serving
 from benchmarks.machine import QUIET, Machine, OtherPrograms, describe
 from benchmarks.measure import Context, Figure, Outcome
+from experiments.report import Report, Section, Table
 from hoplite.engine.backend import get_num_threads
 from hoplite.errors import ConfigError
 
@@ -44,7 +46,6 @@ BENCHMARKS = _by_name(
     Benchmark("many", "Two runs at once on Cora", epoch.many),
     Benchmark("hyper", "One epoch of hLGC", epoch.hyper),
     Benchmark("family-epoch", "One epoch of every linear model", epoch.family),
-    Benchmark("paper-times", "The paper's milliseconds per epoch", paper_times.run),
     Benchmark("command", "From the shell", command.run),
     Benchmark("serve", "Requests to `hoplite serve`", serving.run),
     Benchmark("grid", "The paper's grid of LGC on Cora", command.grid, quick=False),
@@ -111,10 +112,10 @@ def judged(outcome: Outcome, others: float) -> Outcome:
     """The outcome, without ratios and verdicts if other programs used too much of the CPU."""
     if others <= QUIET:
         return outcome
-    return outcome.unjudged(
-        f"other programs used {100 * others:.0f} % of the CPU meanwhile: times may be far off, so "
-        "no ratio is shown and no goal judged; repeat it on an idle machine."
-    )
+    figures = [replace(figure, ratio=None, judged=False) for figure in outcome.figures]
+    note = f"other programs used {100 * others:.0f} % of the CPU meanwhile: times may be far off, "
+    note += "so no ratio is shown and no goal judged; repeat it on an idle machine."
+    return Outcome(figures, [*outcome.notes, note])
 
 
 def table_rows(outcome: Outcome) -> list[list[str]]:
@@ -139,39 +140,36 @@ def summary(result: SuiteResult) -> str:
     return f"{reached} of {reached + missed} goals reached{open_}; it took {result.seconds:.0f} s."
 
 
-def markdown(result: SuiteResult, made_by: str) -> str:
-    """The whole result as a page, written by the command ``made_by``."""
-    machine = result.machine
-    versions = ", ".join(f"{name} {number}" for name, number in machine.versions.items())
-    lines = [
-        "# Benchmarks",
-        "",
-        f"Written by `{made_by}`; do not edit.",
-        "",
-        f"- Machine: {machine.line}",
-        f"- Versions: {versions}",
-        f"- Other programs used {100 * (machine.busy_before or 0.0):.0f} % of the CPU before the "
-        f"run, and during a benchmark {100 * result.busiest:.0f} % at most.",
-        f"- {RATIO_NOTE}",
-        f"- {summary(result)}",
-    ]
+def suite_report(result: SuiteResult, made_by: str) -> Report:
+    """The whole result, measured by the command ``made_by``."""
     goals = [
-        f"| {one.case} | {(one.peer or '-') if one.goal.of_ratio else '-'} | {one.goal.text} | "
-        f"{_ratio(one) if one.goal.of_ratio else _value(one.ours, one.unit)}, {_verdict(one)} |"
-        for one in result.figures
-        if one.goal is not None
+        [one.case, (one.peer or "-") if one.goal.of_ratio else "-", one.goal.text,
+         f"{_ratio(one) if one.goal.of_ratio else _value(one.ours, one.unit)}, {_verdict(one)}"]
+        for one in result.figures if one.goal is not None
+    ]  # fmt: skip
+    goal_table = Table("", ["case", "peer", "goal", "reached"], goals, folded=True)
+    sections = [
+        Section(
+            benchmark.name,
+            f"{benchmark.title} ({benchmark.name})",
+            lines=outcome.notes,
+            tables=[Table("", COLUMNS, table_rows(outcome))],
+        )
+        for benchmark, outcome in result.outcomes
     ]
-    if goals:
-        lines += ["", "## Goals", "", "| case | peer | goal | reached |", "|---|---|---:|---:|"]
-        lines += goals
-    for benchmark, outcome in result.outcomes:
-        lines += ["", f"## {benchmark.title} (`{benchmark.name}`)"]
-        if outcome.figures:
-            lines += ["", f"| {' | '.join(COLUMNS)} |", "|---|" + "---:|" * (len(COLUMNS) - 1)]
-            lines += [f"| {' | '.join(row)} |" for row in table_rows(outcome)]
-        if outcome.notes:
-            lines += ["", *[f"- {note}" for note in outcome.notes]]
-    return "\n".join(lines) + "\n"
+    return Report(
+        title="Benchmarks",
+        headline=summary(result),
+        findings=[
+            f"Other programs used {100 * (result.machine.busy_before or 0.0):.0f} % of the CPU "
+            f"before the run, and during a benchmark {100 * result.busiest:.0f} % at most.",
+            RATIO_NOTE,
+        ],
+        sections=[Section("goals", "Goals", tables=[goal_table]), *sections],
+        command=made_by,
+        date=datetime.date.today().isoformat(),
+        machine=result.machine,
+    )
 
 
 def _verdict(figure: Figure) -> str:

@@ -32,6 +32,7 @@ from sklearn.preprocessing import StandardScaler
 
 import hoplite
 from experiments.problems import PROBLEMS
+from experiments.report import fill_template
 from experiments.trainings import Report
 from hoplite.files import atomic_write_text
 
@@ -44,7 +45,10 @@ BANK = "fraud tables"
 ACCOUNTS, SPLITS = 15_000, 3
 COLUMNS = 300  # of boosting at most, as every one of them costs time
 SPARSE = 0.1  # share of nonzero features up to which they are not standardised
-PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)  # C of the logistic regression
+LOGISTIC: dict[str, Any] = {
+    "Cs": (0.01, 0.1, 1.0, 10.0, 100.0), "cv": 3, "scoring": "neg_log_loss", "max_iter": 500,
+    "l1_ratios": (0.0,), "use_legacy_attributes": False,
+}  # fmt: skip
 JUDGES: dict[str, Callable[[Any, Any], float]] = {
     "accuracy": lambda labels, chances: accuracy_score(labels, chances.argmax(axis=1)),
     "roc_auc": lambda labels, chances: roc_auc_score(labels, chances[:, 1]),
@@ -92,17 +96,7 @@ def rival(model: Any, graph: hoplite.Graph) -> np.ndarray:
 
 METHODS: dict[str, Callable[[hoplite.Graph], np.ndarray]] = {
     "default": default,
-    "logistic": lambda graph: rival(
-        LogisticRegressionCV(
-            Cs=PENALTIES,
-            cv=3,
-            scoring="neg_log_loss",
-            max_iter=500,
-            l1_ratios=(0.0,),
-            use_legacy_attributes=False,
-        ),
-        graph,
-    ),
+    "logistic": lambda graph: rival(LogisticRegressionCV(**LOGISTIC), graph),
     "boosting": lambda graph: rival(HistGradientBoostingClassifier(random_state=0), graph),
 }
 
@@ -149,5 +143,4 @@ def page(table: dict[str, dict[str, list[float]]]) -> str:
         judge = "average_precision" if name == BANK else PROBLEMS[name].score
         rows.append(f"| {name} | {judge.replace('_', ' ')} | {' | '.join(cells)} |")
     sentence = f"It is worse on {', '.join(worse)}" if worse else "It is worse on none of them"
-    template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
-    return template.format(rows="\n".join(rows), worse=sentence, splits=SPLITS)
+    return fill_template(__file__, rows="\n".join(rows), worse=sentence, splits=SPLITS)

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from experiments.problems import PROBLEMS, SPLITS
+from experiments.report import fill_template
 from experiments.trainings import Report, Training, by_validation, opened
 from hoplite.files import atomic_write_text
 
@@ -73,7 +74,6 @@ def run(graphs: Path, out: Path, workers: int, report: Report, page: Path = PAGE
                 details.append(f"| {name} | {split} | {chosen} | {val:.2f} | {test:.2f} |")
             means = [f"{np.mean(x):.2f} ± {np.std(x):.2f}" for x in zip(*rows, strict=True)]
             summary.append(f"| {name} | 50 | {means[0]} | {means[1]} | **{means[2]}** |")
-    template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
-    text = template.format(summary="\n".join(summary), details="\n".join(details))
+    text = fill_template(__file__, summary="\n".join(summary), details="\n".join(details))
     atomic_write_text(page, text)
     return text

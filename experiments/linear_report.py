@@ -109,10 +109,10 @@ def _score(one: Figure | None, linear: bool, best: dict[str, float | None]) -> s
         return NOTHING
     if one.test_mean is None:
         return "diverged"
-    mean = 100 * one.test_mean
-    star = " ★" if linear and round(mean, 1) == best[one.problem] else ""
-    lines = [f"{Score(mean, 100 * (one.test_std or 0.0))}{star}"]
-    return "\n".join([*lines, *[difference(one.difference)] * (one.difference is not None)])
+    score = Score.of_shares(one.test_mean, one.test_std)
+    star = " ★" if linear and round(score.mean, 1) == best[one.problem] else ""
+    below = "" if one.difference is None else f"\n{difference(one.difference)}"
+    return f"{score}{star}{below}"
 
 
 def difference(found: Difference | None, *, every: bool = False) -> str:

@@ -28,6 +28,11 @@ class Score:
     mean: float
     std: float | None
 
+    @classmethod
+    def of_shares(cls, mean: float, std: float | None) -> Score:
+        """From shares between 0 and 1; an unknown deviation is 0."""
+        return cls(100 * mean, 100 * (std or 0.0))
+
     def __str__(self) -> str:
         return f"{self.mean:.1f}" if self.std is None else f"{self.mean:.1f} ± {self.std:.2f}"
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from experiments import figures, paper
 from experiments.linear_report import difference
@@ -15,7 +13,6 @@ from experiments.report import NOTHING, Report, Section, Table
 from experiments.results import CHECK, Accuracy, Results, Timing
 
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
-SYMBOLS = {"hops": "k", "lr": "learning rate", "hidden": "hidden units"}
 CHOSEN = {
     "validation": "settings chosen on the validation set",
     "test": "settings chosen on the test set",
@@ -170,7 +167,7 @@ def paper_report(results: Results, notes: str = "") -> Report:
     complete = [one for one in sections if one.lines or one.figures or one.tables or one.markdown]
     complete = [one for one in complete if one.id != "biased" or results.of("test")]
     return Report(
-        title=f"{paper.figures()['title']}, {outcome(results)}",
+        title=paper.figures()["title"],
         headline=headline(results),
         findings=[*[QUICK] * results.quick, *findings(results)],
         sections=complete,
@@ -183,11 +180,7 @@ def paper_report(results: Results, notes: str = "") -> Report:
 def _accuracy(results: Results, notes: str) -> list[Section]:
     how = "settings chosen beforehand" if results.quick else CHOSEN["validation"]
     cells = [Cell(entry) for entry in results.of("validation")]
-    below = [
-        f"{one.entry.name}: {one.difference:+.1f} points. {_facts(one)}"
-        for one in cells
-        if one.below
-    ]
+    below = [f"{one.entry.name}: {one.difference:+.1f} points" for one in cells if one.below]
     cuts: dict[str, list[str]] = {}
     for entry in results.of("validation"):
         if entry.cut:
@@ -220,11 +213,7 @@ def _every(results: Results, protocol: str) -> Table:
     ]
     rows = []
     for entry in results.of(protocol):
-        val = (
-            None
-            if entry.val_mean is None
-            else Score(100 * entry.val_mean, 100 * (entry.val_std or 0.0))
-        )
+        val = entry.val_mean and Score.of_shares(entry.val_mean, entry.val_std)
         counts = (entry.configurations, entry.runs, entry.minutes)
         sizes = [NOTHING if count is None else f"{count:,.3g}" for count in counts]
         rows.append(
@@ -244,7 +233,7 @@ def _comparison(results: Results) -> Table:
             if entry is None or entry.test_mean is None:
                 row.append(NOTHING)
                 continue
-            lines = [str(Score(100 * entry.test_mean, 100 * (entry.test_std or 0.0)))]
+            lines = [str(Score.of_shares(entry.test_mean, entry.test_std))]
             if entry.difference is not None:
                 lines.append(difference(entry.difference))
                 lines.append(f"all pairs: {difference(entry.difference, every=True)}")
@@ -275,34 +264,13 @@ def _timing(results: Results) -> Table:
 def _time(entry: Timing) -> str:
     theirs = paper.epoch_time(entry.model, entry.dataset)
     name = "hidden" if "hidden" in entry.config else "hops"
-    lines = [f"{entry.ms_median:.3g} ms", setting(name, entry.config.get(name))]
+    lines = [f"{entry.ms_median:.3g} ms", f"{name} = {entry.config.get(name)}"]
     if entry.ms_low is not None and entry.ms_high is not None:
         lines[1] = f"{entry.ms_low:.3g} to {entry.ms_high:.3g}; {lines[1]}"
     if theirs is not None:
-        faster = "" if entry.busy else f": {ratio(theirs.ms, entry.ms_median)}"
-        lines.append(f"paper {theirs.ms:.3g}{faster}")
+        ratio = "" if entry.busy else f", {theirs.ms / entry.ms_median:.2g}x ours"
+        lines.append(f"paper {theirs.ms:.3g}{ratio}")
     return "\n".join(lines)
-
-
-def ratio(theirs: float, ours: float) -> str:
-    """How much faster ours is, in words.
-
-    >>> ratio(10.0, 2.0), ratio(2.0, 10.0), ratio(10.0, 9.9)
-    ('5.0x faster', '5.0x slower', 'as fast')
-    """
-    factor = max(theirs / ours, ours / theirs)
-    if factor < 1.05:
-        return "as fast"
-    shown = f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}"
-    return f"{shown}x {'faster' if theirs > ours else 'slower'}"
-
-
-def setting(name: str, value: Any) -> str:
-    """
-    >>> setting("hops", 20), setting("weight_decay", 5e-06)
-    ('k = 20', 'weight decay = 5e-06')
-    """
-    return f"{SYMBOLS.get(name, name.replace('_', ' '))} = {value}"
 
 
 def _busy(results: Results) -> str:
@@ -315,15 +283,6 @@ def _busy(results: Results) -> str:
         "so the times may be far too long and are compared with nothing; measure them again on an "
         "idle machine."
     )
-
-
-def outcome(results: Results) -> str:
-    """The last word of the title: no more than what the run shows."""
-    if results.quick:
-        return "checked"
-    cells = best_gates(results, "validation").values()
-    whole = len(cells) == len(MODELS) * len(DATASETS)
-    return "reproduced" if whole and not any(cell.below for cell in cells) else "run again"
 
 
 def headline(results: Results) -> str:
@@ -340,20 +299,6 @@ def findings(results: Results) -> list[str]:
     """What else the data say, a sentence each."""
     return [one for one in (claim(results), _speed(results), _bias(results),
                             _effort(results)) if one]  # fmt: skip
-
-
-def _facts(cell: Cell) -> str:
-    """What the data alone say about one cell's difference from the paper."""
-    lines, ours, theirs = [], cell.ours.std, cell.paper.std if cell.paper else None
-    if ours is not None and theirs is not None and cell.difference is not None:
-        spread = math.hypot(ours, theirs)
-        lines.append(
-            f"The standard deviations are {ours:.2f} here and {theirs:.2f} in the paper; the "
-            f"difference is {abs(cell.difference) / max(spread, 0.01):.1f} times their root sum of "
-            "squares."
-        )
-    lines += [f"The grid was cut: {cell.entry.cut}"] if cell.entry.cut else []
-    return " ".join(lines)
 
 
 def claim(results: Results) -> str:

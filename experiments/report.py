@@ -106,6 +106,11 @@ def write(report: Report, out: Path, name: str) -> None:
     atomic_write_text(out / name, markdown(report))
 
 
+def fill_template(module: str, **parts: object) -> str:
+    """The Markdown of the file next to a ``module`` that has its name, with its ``{parts}``."""
+    return Path(module).with_suffix(".md").read_text(encoding="utf-8").format(**parts)
+
+
 def show(report: Report, console: Console | None = None) -> None:
     """Print the headline, the findings and the tables that are not folded."""
     output = console or Console(width=None if os.isatty(1) else 160)
@@ -118,6 +123,8 @@ def show(report: Report, console: Console | None = None) -> None:
                 for row in table.rows:
                     drawn.add_row(*map(escape, row))
                 output.print(drawn)
+        for line in section.lines if section.tables else ():
+            output.print(f"- {line}", markup=False, highlight=False)
     for line in (report.headline, *report.findings):
         output.print(line, markup=False, highlight=False)
 

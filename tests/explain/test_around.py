@@ -4,8 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy.sparse.csgraph import dijkstra
+from tests.examples import examples
 from tests.explain.test_explain import untrained
 from tests.untidy import SEEDS, UNTRAINED
 from tests.untidy import graphs as untidy_graphs
@@ -17,7 +18,7 @@ from hoplite.operators import OPERATORS
 
 
 @pytest.mark.filterwarnings(UNTRAINED)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(untidy_graphs(), SEEDS)
 def test_distances_ways_and_groups(graph, seed):
     rng = np.random.default_rng(seed)

@@ -6,8 +6,9 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.io.test_preparation import columns, write
 from tests.untidy import SEEDS, UNTRAINED
 from tests.untidy import graphs as untidy_graphs
@@ -34,7 +35,7 @@ def changed(graph, node, feature, value):
 
 
 @pytest.mark.filterwarnings(UNTRAINED)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(untidy_graphs(), st.sampled_from(LINEAR), st.sampled_from(sorted(OPERATORS)), SEEDS)
 def test_features_as_they_are(graph, case, operator, seed):
     rng = np.random.default_rng(seed)

@@ -6,8 +6,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite import (
     ConfigError,
@@ -74,7 +75,7 @@ def check_sums(found, logit, tolerance):
     standardize=st.booleans(),
     dtype=st.sampled_from([np.float64, np.float32]),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_contributions_add_up_on_random_graphs(
     graphs, seed, case, operator, hops, density, standardize, dtype
 ):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.explain.test_explain import CASES, untrained
 
 from hoplite import ConfigError, Graph, GraphError, TrainedModel, train
@@ -59,7 +60,7 @@ def check_all_removals(trained, graph, node, tolerance=1e-10):
     hops=st.integers(0, 5),
     density=st.floats(0.1, 0.7),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_batches_equal_graphs_built_again_at_random(graphs, seed, case, operator, hops, density):
     """Sparse ones too: with leaves, small components and nodes that a removal isolates."""
     model, basis = case

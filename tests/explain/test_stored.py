@@ -6,8 +6,9 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.explain.test_explain import check_neighbourhood
 from tests.explain.test_explain import untrained as random_model
 from tests.untidy import UNTRAINED, cut_store, folder
@@ -63,7 +64,7 @@ def check_equal(stored, whole):
     columns=st.integers(1, 9),
     standardize=st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_any_store_explains_as_its_graph(graph, case, operator, hops, rows, columns, standardize):
     """Whatever its blocks are, for standardised models too, with fewer hops than it has."""
     model, basis = case

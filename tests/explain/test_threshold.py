@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests import untidy
+from tests.examples import examples
 
 from hoplite import Graph, TrainedModel, load, model_config, train
 from hoplite.explain import Explainer, explain
@@ -39,7 +40,7 @@ def decided(graph, config, threshold, temperature=1.0, shares=(0.9, 0.1), seed=0
 
 
 @pytest.mark.filterwarnings(untidy.UNTRAINED)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     drawn=untidy.graphs(),
     threshold=st.floats(0.001, 0.999).filter(lambda t: t != 0.5),

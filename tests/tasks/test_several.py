@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 from sklearn.base import clone
@@ -26,7 +26,6 @@ def scored(draw):
     return labels, rng.random((n, m)).round(draw(st.integers(1, 5)))
 
 
-@settings(deadline=None)
 @given(scored())
 def test_figures_are_those_of_scikit_learn(case):
     labels, p = case
