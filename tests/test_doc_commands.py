@@ -46,7 +46,12 @@ EXTRAS = {*PROJECT["optional-dependencies"]}
 TEXTS = {("README.md", "club/nodes.csv"), ("docs/store.md", "manifest.json")}
 GIVEN = {name_of(page): blocks(page) for page in PAGES if not is_built(page)}
 GIVEN = {name: found for name, found in GIVEN.items() if any(b.language == "bash" for b in found)}
-GIVEN |= {block.page: [block] for block in help_examples().values()}
+EXAMPLES = help_examples()
+MODEL = EXAMPLES["train"].text.split()[-1]  # which the examples of other commands read
+GIVEN |= {
+    block.page: [EXAMPLES["train"], block] if f" {MODEL} " in block.text else [block]
+    for block in EXAMPLES.values()
+}
 
 
 def little(words: list[str]) -> list[str]:

@@ -236,24 +236,28 @@ class TrainingConfig(Checked):
     lr: float = number_setting(0.05, "Learning rate.", 0, open_ends="l", group="Training")
     weight_decay: float = number_setting(5e-4, "L2 penalty.", 0, group="Training")
     dropout: float = number_setting(
-        0.5, "Dropout of the features, 0 to below 1 (0 for a hop store).", 0, 1, open_ends="m",
+        0.5, "Dropout rate of the features; 0 for a hop store.", 0, 1, open_ends="m",
         group="Training",
     )  # fmt: skip
     drop_nodes: float = number_setting(
-        0.0, "Dropout of whole nodes, 0 to below 1.", 0, 1, open_ends="m", group="Unlabelled nodes"
+        0.0, "Dropout rate of whole nodes.", 0, 1, open_ends="m", group="Unlabelled nodes"
     )
     output_dropout: float = number_setting(
-        0.0, "Dropout of X Theta, 0 to below 1.", 0, 1, open_ends="m", group="Unlabelled nodes"
+        0.0, "Dropout rate of X Theta.", 0, 1, open_ends="m", group="Unlabelled nodes"
     )
-    draws: int = number_setting(1, "Dropout masks in one step.", 1, 1000, group="Unlabelled nodes")
+    draws: int = number_setting(1, "Dropout masks per step.", 1, 1000, group="Unlabelled nodes")
     consistency: float = number_setting(
         0.0,
-        "Penalty on differences between the draws, over all nodes.",
+        "Weight of the penalty on differences between the draws.",
         0,
         group="Unlabelled nodes",
     )
     sharpen: float = number_setting(
-        0.5, "Temperature of the draws' mean; 0: its largest class.", 0, 1, group="Unlabelled nodes"
+        0.5,
+        "Temperature of the mean of the draws; 0 for its largest class.",
+        0,
+        1,
+        group="Unlabelled nodes",
     )
     confidence: float = number_setting(
         0.0,
@@ -263,74 +267,81 @@ class TrainingConfig(Checked):
         group="Unlabelled nodes",
     )
     filter_lr_factor: float = number_setting(
-        1.0, "Learning rate of the filter / --lr.", 0, open_ends="l", group="Training"
+        1.0,
+        "Learning rate of the filter, as a multiple of --lr.",
+        0,
+        open_ends="l",
+        group="Training",
     )
     filter_decay_factor: float = number_setting(
-        1.0, "L2 penalty of the filter / --weight-decay.", 0, group="Training"
+        1.0, "L2 penalty of the filter, as a multiple of --weight-decay.", 0, group="Training"
     )
     optimizer: str = choice_setting(
         "adam",
-        "adam, lbfgs, or path: solve for one penalty after another.",
+        "adam, lbfgs, or path (solve for a sequence of penalties).",
         OPTIMIZERS,
         group="Training",
     )
     preset: str = choice_setting(
         "default",
-        "default; paper: Adam with the paper's settings; authors: those of JacobiConv's.",
+        "Source of the defaults: default, paper, or authors (jacobiconv).",
         PRESETS,
         group="Training",
     )
     epochs: int = number_setting(500, "Maximum number of epochs.", 1, MAX_COUNT, group="Training")
     patience: int = number_setting(
-        100, "Stop after this many epochs without a better one.", 1, MAX_COUNT, group="Training"
+        100, "Stop after this many epochs without improvement.", 1, MAX_COUNT, group="Training"
     )
     monitor: str = choice_setting(
         "auto",
-        "Validation score that chooses the epoch: accuracy, loss, auc, ap or f1; for regression "
+        "Validation score that selects the epoch: accuracy, loss, auc, ap or f1; for regression "
         "loss, r2 or mae.",
         MONITORS,
         group="Training",
     )
     tie: str = choice_setting(
-        "loss", "Of equal epochs: the lower validation loss, or the first.", TIES, group="Training"
+        "loss",
+        "Epoch to take if scores are equal: loss (the lowest) or first.",
+        TIES,
+        group="Training",
     )
     loss: str = choice_setting(
-        "auto", "For regression: squared (auto) or huber.", LOSSES, group="Training"
+        "auto", "Loss of regression: squared (auto) or huber.", LOSSES, group="Training"
     )
     class_weight: str | ClassWeights | None = setting(  # noqa: RUF009 - it makes a field
         None,
-        "Weights of classes in the loss: balanced, or NAME=WEIGHT,...",
+        "Class weights in the loss: balanced, or NAME=WEIGHT,...",
         check_class_weight,
         group="Training",
         choices=("none", "balanced"),
     )
     threshold: str | float = setting(
         0.5,
-        "Probability from which to predict the rarer of two classes; balanced or f1 tune it.",
+        "Probability from which to predict the rarer of two classes; balanced or f1 to tune it.",
         check_threshold,
         group="Output",
         choices=THRESHOLDS,
     )
     calibrate: bool = flag_setting(
-        False, "Fit a temperature of the probabilities on validation.", group="Output"
+        False, "Calibrate the probabilities on the validation nodes.", group="Output"
     )
     correct_smooth: bool = flag_setting(
-        False, "For classes: Correct and Smooth, chosen by validation.", group="Unlabelled nodes"
+        False, "Apply Correct and Smooth, tuned on the validation nodes.", group="Unlabelled nodes"
     )
     refit: bool = flag_setting(
         False,
-        "Train again on training and validation labels; the default of tables with --out.",
+        "Train again with the validation labels; --no-refit turns it off for tables.",
         group="Output",
     )
     folds: int = number_setting(
-        5, "Folds of cross-validation without a validation split; 0 for none.", 0, 100,
+        5, "Cross-validation folds if there is no validation split; 0 for none.", 0, 100,
         group="Output",
     )  # fmt: skip
     order: str = choice_setting(
-        "auto", "auto, weights-first or hops-first.", ORDERS, group="Training"
+        "auto", "Evaluation order: auto, weights-first or hops-first.", ORDERS, group="Training"
     )
     batch: int = number_setting(
-        0, "Training rows in one step of Adam; 0 for all.", 0, MAX_COUNT, group="Training"
+        0, "Training rows per step of Adam; 0 for all.", 0, MAX_COUNT, group="Training"
     )
 
     def __post_init__(self) -> None:

@@ -44,9 +44,10 @@ def _option(
     reading: bool = False,
     general: bool = False,
     choices: Sequence[str] = (),
+    shown: str = "",  # the default in a help, if not the default itself
 ) -> Any:
     about = {"help": text, "reading": reading, "general": general, "choices": tuple(choices)}
-    return field(default=default, metadata=about)
+    return field(default=default, metadata=about | {"shown": shown or default})
 
 
 @dataclass(frozen=True)
@@ -61,55 +62,54 @@ class TableOptions:
 
     nodes: str = _option(
         "",
-        "The table of the nodes: a file of the folder, a table of the database, or a query.  "
-        "[default: nodes]",
+        "Node table: a file in the folder, a table of the database, or a query.",
         reading=True,
+        shown="nodes",
     )
-    edges: str = _option("", "The table of the edges, likewise.  [default: edges]", reading=True)
-    label: str = _option("label", "Column of the labels.", reading=True)
-    id: str = _option("id", "Column of the ids.", reading=True)
-    source: str = _option("source", "Column of edges: the id of one end.", reading=True)
-    target: str = _option("target", "Column of edges: the id of the other end.", reading=True)
-    weight: str = _option("weight", "Column of edges: their weights.", reading=True)
+    edges: str = _option("", "Edge table, in the same way.", reading=True, shown="edges")
+    label: str = _option("label", "Label column.", reading=True)
+    id: str = _option("id", "Id column.", reading=True)
+    source: str = _option("source", "Edge column with the id of the first node.", reading=True)
+    target: str = _option("target", "Edge column with the id of the second node.", reading=True)
+    weight: str = _option("weight", "Edge column with the weight.", reading=True)
     task: str = _option(
         AUTO,
-        "What the labels are: classification, regression or multilabel.",
+        "Task: classification, regression or multilabel.",
         general=True,
         choices=TASK_WORDS,
     )
     unknown_nodes: str = _option(
         ERROR,
-        "Edges to nodes without a row: error, drop (these edges), or create (the nodes, with all "
-        "values missing).",
+        "Edges to unknown nodes: error, drop the edges, or create the nodes without values.",
         reading=True,
         choices=UNKNOWN_NODES,
     )
     directed: bool = _option(
-        False, "Keep the direction of edges: one polynomial of each way (lgc, in memory)."
+        False, "Keep edge directions, with one polynomial for each (lgc, in memory)."
     )
     type: str = _option(
-        "", "Column of the edges' types: one polynomial of each type (lgc, in memory)."
+        "", "Edge column with a type, each with its own polynomial (lgc, in memory)."
     )
-    drop: tuple[str, ...] = _option((), "Columns that are no features: A,B.")
+    drop: tuple[str, ...] = _option((), "Columns to ignore: A,B.")
     text: tuple[str, ...] = _option(
         (),
-        "Columns whose words are features, as TF-IDF: A,B.  [default: texts of several words]",
+        "Columns to turn into TF-IDF features: A,B.",
+        shown="texts of several words",
     )
-    terms: int = _option(20_000, "Most words of such a column; the most frequent are taken.")
-    only: tuple[str, ...] = _option((), "The columns that are features: A,B.  [default: all]")
+    terms: int = _option(20_000, "Maximum number of words per text column.")
+    only: tuple[str, ...] = _option((), "Columns to use as features: A,B.", shown="all")
     scale: str = _option(
         "standard",
-        "Numbers that are not just 0 and 1: standard (mean 0, deviation 1), robust (median and "
-        "quartiles), log (standard, of their logarithm) or none.",
+        "Scaling of numbers: standard, robust (median and quartiles), log or none.",
         choices=SCALES,
     )
     gaps: str = _option(
         FILL,
-        "Numbers that are missing: fill (and say where) or refuse.",
+        "Missing numbers: fill and mark them, or refuse.",
         choices=(FILL, REFUSE),
     )
     categories: int | None = _option(
-        50, "Most features of a text column; its rarer values are one of them."
+        50, "Maximum number of categories per column; rarer ones are merged."
     )
 
     def __post_init__(self) -> None:

@@ -28,6 +28,15 @@ def test_help_and_version():
     assert succeed("--version").startswith("hoplite 0.")
 
 
+def test_help_of_train_starts_with_the_basics_on_one_screen():
+    lines = hoplite("train", "--help", env={"COLUMNS": "80"}).stdout.splitlines()
+    groups = [line.strip("╭╮─ ") for line in lines if line.startswith("╭")]
+    assert groups[:5] == ["Arguments", "Basics", "Model", "Training", "Unlabelled nodes"]
+    model = next(i for i, line in enumerate(lines) if line.startswith("╭─ Model"))
+    assert model <= 40
+    assert max(map(len, lines)) <= 80
+
+
 def test_datasets():
     records = json.loads(succeed("datasets", "--json"))["datasets"]
     edges = {record["name"]: record["edges"] for record in records}

@@ -10,13 +10,13 @@ import warnings
 from typing import Any
 
 import typer
-from typer import rich_utils
 
 from hoplite.cli.bounds import bounds
 from hoplite.cli.console import prepare_streams, print_error, show_warning
 from hoplite.cli.datasets import datasets
 from hoplite.cli.doctor import doctor
 from hoplite.cli.explain import explain
+from hoplite.cli.help import Command, Group
 from hoplite.cli.options import register_named_model
 from hoplite.cli.predict import predict
 from hoplite.cli.propagate import propagate
@@ -32,18 +32,18 @@ COMMANDS = {
     "Theory": (bounds,),
     "Help": (datasets, doctor),
 }
-rich_utils.OPTIONS_PANEL_TITLE = "Basics"
 
 app = typer.Typer(
     name="hoplite",
+    cls=Group,
     help="Linear graph convolutions: classify the nodes of a graph in seconds, on a CPU.",
-    epilog="Begin with: hoplite train cora. Every command has --help and --json.",
+    epilog="Start with: hoplite train cora. Every command has --help and --json.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 for panel, commands in COMMANDS.items():
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(cls=Command, rich_help_panel=panel)(command)
 
 
 def _show_version(wanted: bool) -> None:

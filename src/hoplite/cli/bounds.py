@@ -38,29 +38,29 @@ def bounds(
     ),
     coefficient_bound: float | None = Option(
         None,
-        help="a: the largest |alpha_i|, or |beta| for egc.",
-        show_default="1, or the trained model's own",
+        help="Bound a of |alpha_i|, or of |beta| for egc.",
+        show_default="1, or from --trained",
     ),
     weight_bound: float | None = Option(
         None,
-        help="b: the largest l1 norm of Theta.",
-        show_default="1, or the trained model's own, of one class",
+        help="Bound b of the l1 norm of Theta.",
+        show_default="1, or from --trained",
     ),
     lipschitz: float = Option(1.0, help="Lipschitz constant of the activation."),
-    draws: int = Option(2000, help="Draws of the estimate."),
-    confidence: float = Option(0.95, help="Of the interval, and of the statement about a model."),
-    draw_seed: int = Option(0, "--seed", help="Seed of the draws."),
+    draws: int = Option(2000, help="Random draws of the estimate."),
+    confidence: float = Option(0.95, help="Confidence of the interval and of the error bound."),
+    draw_seed: int = Option(0, "--seed", help="Seed of the random draws."),
     trained: Path | None = Option(
         None,
         metavar="MODEL_DIR",
-        help="A model that `hoplite train --out` wrote: its own class, and what its norms promise "
-        "about the test error.",
+        help="Trained model whose norms to use; also bounds its error.",
     ),
     json: options.Json = False,
     **settings: Any,
 ) -> None:
-    """Rademacher complexity of a model on DATASET's training nodes: the paper's bound, one that
-    holds, and the complexity itself.
+    """Bound the Rademacher complexity of a model on DATASET.
+
+    The table has the paper's bound, bounds that hold, and an estimate of the complexity itself.
 
     Example: hoplite bounds cora --model lgc --hops 10
     """

@@ -17,15 +17,13 @@ def datasets(
     fetch_name: str | None = Option(
         None,
         "--fetch",
-        help="Download this dataset: reddit (1.4 GB). Resumes.",
+        help="Download a dataset: reddit (1.4 GB).",
         autocompletion=options.complete([REDDIT]),
     ),
-    folder: Path | None = Option(
-        None, help="Where --fetch puts it.", show_default="where Hoplite looks for it"
-    ),
+    folder: Path | None = Option(None, help="Folder for --fetch.", show_default="the cache"),
     json: options.Json = False,
 ) -> None:
-    """List the datasets that have a name, or download one with --fetch."""
+    """List the named datasets, or download one with --fetch."""
     if fetch_name is not None:
         _fetch(fetch_name, folder, json)
         return

@@ -44,9 +44,9 @@ class Check:
 
 
 def doctor(json: options.Json = False) -> None:
-    """Show what is installed, kernels, threads, memory and disk, and test the core.
+    """Show versions, hardware and installed extras, and test the core.
 
-    The exit code is 0 if all of the core works; extras may be missing.
+    The exit code is 0 if the core works; extras may be missing.
     """
     with steps_bar("doctor") as progress:
         checks = run_checks(progress)

@@ -23,26 +23,26 @@ def explain(
     model_dir: options.ModelFolder,
     dataset: options.Dataset,
     node: list[str] | None = Option(
-        None, help="Id of a node, or its index if the data has no ids; several: A B C."
+        None, help="Node to explain: an id, or an index if there are no ids."
     ),
-    more_nodes: list[str] | None = Argument(
-        None, metavar="[NODE]...", help="More nodes to explain."
-    ),
-    graph: str | None = Option(None, help="Id of a graph, for a model of graphs."),
+    more_nodes: list[str] | None = Argument(None, metavar="NODE", help="More nodes to explain."),
+    graph: str | None = Option(None, help="Graph to explain, for a model of graphs."),
     class_: str | None = Option(
-        None, "--class", help="Class to explain; the predicted one if left out."
+        None, "--class", help="Class to explain.", show_default="the predicted class"
     ),
     against: str | None = Option(
         None,
-        help="A second class: why the first and not this one.",
-        show_default="the strongest other one",
+        help="Class to compare with.",
+        show_default="the runner-up",
     ),
-    alone: bool = Option(False, "--alone", help="Explain the logit of the class, not its lead."),
-    top: int = Option(10, min=1, help="Classes, nodes, features and pairs to list."),
-    flips: bool = Option(True, help="Search edges and nodes whose removal changes the prediction."),
-    budget: int = Option(500, min=1, help="Most edges, and most nodes, that the search removes."),
+    alone: bool = Option(
+        False, "--alone", help="Explain the logit of the class instead of the margin."
+    ),
+    top: int = Option(10, min=1, metavar="N", help="Number of nodes and features to list."),
+    flips: bool = Option(True, help="Find edges and nodes whose removal changes the prediction."),
+    budget: int = Option(500, min=1, metavar="N", help="Maximum number of edges and nodes to try."),
     out: Path | None = Option(
-        None, help="A page to write as well: FILE.html, of several nodes FILE-1.html, ..."
+        None, help="Page to write, FILE.html; FILE-1.html, ... for several nodes."
     ),
     overwrite: options.Overwrite = False,
     memory: options.StoreMemory = "4GB",
@@ -50,12 +50,13 @@ def explain(
     json: options.Json = False,
     **reading: Any,
 ) -> None:
-    """Explain predictions for nodes of DATASET: exact sums over hops, nodes and features.
+    """Explain predictions as exact sums over hops, nodes and features.
 
-    What is explained is the lead of the predicted class over the runner-up (of several labels the
-    logit of one, of numbers the value), and what would change it: an edge, a node or a value of
-    the node itself. DATASET may be a hop store, which is read
-    piece by piece.
+    The margin between the predicted class and the runner-up is split into exact contributions
+    (for several labels the logit of one; for regression the value). Then the command finds the
+    edges, nodes and values that would change the prediction.
+
+    Example: hoplite explain cora-lgc cora --node 17 --out why.html
     """
     nodes = [*(node or ()), *(more_nodes or ())]
     if graph is not None:

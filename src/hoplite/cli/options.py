@@ -60,21 +60,25 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what alrea
 Dataset = Annotated[
     str,
     typer.Argument(
-        help="A name (see `hoplite datasets`), a folder with node and edge tables, a database, a "
-        ".npz, .graphml, .mtx or edge list file, or a hop store.",
+        metavar="DATASET",
+        help="A name (`hoplite datasets`), a folder of tables, a file, a database or a hop store.",
         autocompletion=complete_dataset,
     ),
 ]
 Threads = Annotated[
     int | None,
     typer.Option(
-        min=1, help="CPU threads.", show_default="all cores", rich_help_panel="Large graphs"
+        min=1,
+        metavar="N",
+        help="CPU threads.",
+        show_default="all cores",
+        rich_help_panel="Large graphs",
     ),
 ]
 StoreMemory = Annotated[
     str | None,
     typer.Option(
-        help="Peak memory for a hop store, such as 700MB.",
+        help="Peak memory for a hop store, e.g. 700MB.",
         show_default="4GB",
         rich_help_panel="Large graphs",
     ),
@@ -82,26 +86,28 @@ StoreMemory = Annotated[
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Dask cluster for a hop store: tcp://HOST:PORT, or local:N processes.",
+        help="Dask cluster for a hop store: tcp://HOST:PORT or local:N.",
         rich_help_panel="Large graphs",
     ),
 ]
-ModelFolder = Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")]
+ModelFolder = Annotated[
+    Path, typer.Argument(metavar="MODEL_DIR", help="A folder written by `hoplite train --out`.")
+]
 OwnClass = Annotated[
     str | None,
     typer.Option(
         "--model",
-        metavar="PACKAGE.MODULE:CLASS",
-        help="The class of a model of your own, if no installed package names it.",
+        metavar="MODULE:CLASS",
+        help="The class of your own model, if no installed package registers it.",
     ),
 ]
-_MODEL_HELP = f"{', '.join(MODELS)}, or your own as PACKAGE.MODULE:CLASS."
+_MODEL_HELP = f"{', '.join(MODELS)}, or MODULE:CLASS."
 ModelName = Annotated[str, typer.Option(help=_MODEL_HELP, autocompletion=complete(MODELS))]
 ModelByData = Annotated[
     str | None,
     typer.Option(
-        help=f"{_MODEL_HELP} auto tries them.",
-        show_default=f"{DEFAULT_MODEL}; for tables the best of blocks and ppr",
+        help=f"auto, {_MODEL_HELP}",
+        show_default=f"{DEFAULT_MODEL}; the better of blocks and ppr for tables",
         autocompletion=complete([*MODELS, AUTO]),
     ),
 ]
@@ -117,19 +123,21 @@ DATA_OPTIONS = {
         int,
         "--split-seed",
         min=0,
-        help="Seed of a stratified 60/20/20 split, for tables without a `split` column.",
-        show_default="all labels train",
+        metavar="N",
+        help="Seed of a 60/20/20 split, for tables without a split column.",
+        show_default="train on all labels",
     ),
     "split": _data_option(
-        int, "--split-index", min=0, help="Which split of a .npz file with several, from 0."
+        int, "--split-index", min=0, metavar="N", help="Which split of a .npz file to use, from 0."
     ),
     "structural": _data_option(
         int,
         min=0,
-        help="Add degree, log degree and this many vectors of the operator to the features; 32 if "
-        "the data has no features.",
+        metavar="N",
+        help="Add the degree and N eigenvectors as features.",
+        show_default="32 without features",
     ),
-    "link": _data_option(bool, "--link", help="Add the rows of the adjacency to the features."),
+    "link": _data_option(bool, "--link", help="Add the adjacency matrix as features."),
 }
 
 
@@ -226,20 +234,30 @@ def _reading_parameters(data: Iterable[str], tables: Iterable[str]) -> list[Para
     for name in tables:
         field = TableOptions.__dataclass_fields__[name]
         type_ = type(field.default) if isinstance(field.default, int) else str
-        default, text = str(field.default) if field.default else False, field.metadata["help"]
+        shown, text = field.metadata["shown"], field.metadata["help"]
+        default = str(shown) if shown else False
         parameters.append(_field_parameter(field, type_, "Tables", help=text, show_default=default))
     return parameters
 
 
 def _setting_parameter(field: Field[Any], defaults: bool) -> Parameter:
-    models, default = models_with(field.name), str(field.default).replace("None", "none")
+    models = models_with(field.name)
     type_ = str if field.metadata["choices"] else type(field.default)
-    own = {model: model_defaults(model)[field.name] for model in models}
-    if others := [f"{model} {value}" for model, value in own.items() if value != field.default]:
-        default = f"{default} ({', '.join(others)})"
-    visible = default if defaults and default and type_ is not bool else False
+    visible = defaults and field.default != "" and type_ is not bool
     text = _help(field, models)
-    return _field_parameter(field, type_, field.metadata["group"], help=text, show_default=visible)
+    default = _defaults_text(field, models) if visible else False
+    return _field_parameter(field, type_, field.metadata["group"], help=text, show_default=default)
+
+
+def _defaults_text(field: Field[Any], models: Sequence[str]) -> str:
+    """The default of a setting, and the models with another one: "10; 2 for sgc, stacked"."""
+    exceptions: dict[Any, list[str]] = {}
+    for model in models:
+        value = model_defaults(model)[field.name]
+        if value != field.default:
+            exceptions.setdefault(value, []).append(model)
+    texts = [f"{value} for {', '.join(names)}" for value, names in exceptions.items()]
+    return "; ".join([str(field.default).replace("None", "none"), *texts])
 
 
 def _help(field: Field[Any], models: Sequence[str]) -> str:
@@ -250,7 +268,7 @@ def _help(field: Field[Any], models: Sequence[str]) -> str:
     for model in models:
         own = MODELS[model].Settings.__dataclass_fields__.get(field.name, field)
         meanings.setdefault(own.metadata["help"].rstrip("."), []).append(model)
-    return "; ".join(f"{', '.join(names)}: {text}" for text, names in meanings.items()) + "."
+    return ". ".join(f"{text} ({', '.join(names)})" for text, names in meanings.items()) + "."
 
 
 def load_model(folder: Path, own_class: str | None) -> TrainedModel:

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 def predict(
     model_dir: options.ModelFolder,
     dataset: options.Dataset,
-    out: Path = Option(help="The table to write: FILE.parquet or FILE.csv."),
-    proba: bool = Option(False, "--proba", help="Write the probability of every class: p_CLASS."),
+    out: Path = Option(help="Table to write: FILE.parquet or FILE.csv."),
+    proba: bool = Option(False, "--proba", help="Write the probability of every class."),
     sets: float | None = Option(
         None,
         metavar="COVERAGE",
-        help="Write the set of labels that contains the true one with this probability: 0.9.",
+        help="Write a set of labels that contains the true one with this probability, e.g. 0.9.",
     ),
     by_class: bool = Option(
-        False, "--by-class", help="With --sets: cover the nodes of each class."
+        False, "--by-class", help="Reach the coverage of --sets within each class."
     ),
     overwrite: options.Overwrite = False,
     memory: options.StoreMemory = None,
@@ -40,30 +40,31 @@ def predict(
     add: Path | None = Option(
         None,
         metavar="NEW",
-        help="A folder of tables with new nodes and their edges, also to nodes of DATASET; only "
-        "the new nodes are written (without any, the ends of the edges).",
+        help="Tables of new nodes and edges to add to DATASET; predict only the new nodes.",
     ),
-    every: bool = Option(False, "--all", help="With --add: write the nodes of DATASET, too."),
+    every: bool = Option(
+        False, "--all", help="Predict the nodes of DATASET as well as those of --add."
+    ),
     unlabelled: bool = Option(False, "--unlabelled", help="Write only nodes without a label."),
     sort: str | None = Option(
-        None, metavar="COLUMN", help="Sort by a column: numbers from the largest on, text from A."
+        None, metavar="COLUMN", help="Sort by a column: numbers descending, text ascending."
     ),
     top: int | None = Option(
         None,
         metavar="N",
         min=1,
-        help="Write the first N rows; without --sort by probability (the rarer of two classes).",
+        help="Write only the first N rows, by probability without --sort.",
     ),
     json: options.Json = False,
     **reading: Any,
 ) -> None:
-    """Predict the label of every node of DATASET and write id, predicted label and probability,
-    the runner-up and how far it is behind, and the number of neighbours.
+    """Predict the label of every node of DATASET.
 
-    The split is written where DATASET states one, or has that of the training.
-    From a hop store (see `hoplite propagate`) the predictions are made some rows at a time, within
-    --memory. Tables are prepared as those of the training were. Nodes that arrived later are
-    predicted with --add, as if their tables and those of DATASET were one.
+    The table has a row per node: its id, the predicted label with its probability, the runner-up
+    with the margin, the number of neighbours and the split. DATASET may be a hop store, which is
+    read in pieces within --memory. To predict nodes that are not in DATASET, use --add.
+
+    Example: hoplite predict cora-lgc cora --out labels.csv --proba
     """
     options.check_table("--out", out, dataset)
     if add is not None:

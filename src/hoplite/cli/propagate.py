@@ -20,40 +20,39 @@ DTYPES = ("float32", "float16", "bfloat16")
 @options.with_settings(only=("hops", "operator", "basis"))
 def propagate(
     dataset: options.Dataset,
-    out: Path = Option(help="Folder of the store; the same command continues in it."),
+    out: Path = Option(help="Folder of the store; run the command again to continue."),
     update: bool = Option(
         False,
         "--update",
-        help="Add the nodes and edges of DATASET, a folder of tables, to the store; only rows that "
-        "they change are computed.",
+        help="Add the nodes and edges of DATASET, a folder of tables, to the store.",
     ),
-    memory: str = Option("4GB", help="Peak of the whole process: 600MB, 4GB, 1.5GiB."),
+    memory: str = Option(
+        "4GB", help="Peak memory of the process, e.g. 600MB; of each worker with --cluster."
+    ),
     dtype: str | None = Option(
         None,
-        help="How hops are stored: float32, float16 or bfloat16.",
+        help="Data type of the hops: float32, float16 or bfloat16.",
         show_default="float32",
         autocompletion=options.complete(DTYPES),
     ),
     threads: options.Threads = None,
     cluster: str | None = Option(
         None,
-        help="Compute on a Dask cluster: tcp://HOST:PORT of a scheduler, or local:N processes; "
-        "--memory is for each worker then.",
+        help="Dask cluster to compute on: tcp://HOST:PORT or local:N.",
     ),
     prepare: Path | None = Option(
         None,
         metavar="MODEL_DIR",
-        help="Prepare the columns of tables as this model does, to predict from the store.",
+        help="Trained model whose preparation of columns to use.",
     ),
     json: options.Json = False,
     **settings: Any,
 ) -> None:
-    """Compute the hop features p_0(S) X .. p_k(S) X of DATASET once and keep them in a folder.
+    """Compute the hop features of DATASET once and keep them on disk.
 
-    It may be stopped at any moment, or killed: the same command continues. Node and edge tables may
-    be larger than memory.
-
-    With --update, DATASET has new nodes and edges, which are added to the store in --out.
+    A hop store contains p_0(S) X, ..., p_k(S) X. The graph may be larger than memory. After an
+    interruption, run the same command again to continue. With --update, only rows that change are
+    computed.
 
     Example: hoplite propagate cora --hops 3 --out cora-hops --memory 1GB
     """

@@ -16,42 +16,45 @@ from hoplite.progress import search_bar
 @options.with_settings()
 def search(
     dataset: options.Dataset,
-    out: Path = Option(help="Folder of the search; the same command continues from it."),
+    out: Path = Option(help="Folder of the search; run the command again to continue."),
     model: options.ModelName = DEFAULT_MODEL,
     grid: str = Option(
         "usual",
-        help=f"{', '.join(GRIDS)}, or a TOML file of your own (docs/searching.md).",
+        help=f"{', '.join(GRIDS)}, or a TOML file.",
         autocompletion=options.complete(GRIDS),
     ),
     protocol: str = Option(
         "validation",
-        help="validation: the test set is read once, for the chosen one. test: the paper's "
-        "appendix, biased.",
+        help="Scores that choose: validation, or test (biased, as in the paper's appendix).",
         autocompletion=options.complete(PROTOCOLS),
     ),
-    seeds: int = Option(5, min=1, help="Trials of each configuration."),
-    samples: int | None = Option(None, min=1, help="Draw so many configurations at random."),
-    sample_seed: int = Option(0, min=0, help="Seed of that draw."),
-    workers: int | None = Option(None, min=1, help="Trials at a time; one per core if not given."),
+    seeds: int = Option(5, min=1, metavar="N", help="Seeds per configuration."),
+    samples: int | None = Option(
+        None, min=1, metavar="N", help="Draw N configurations at random.", show_default="all"
+    ),
+    sample_seed: int = Option(0, min=0, metavar="N", help="Seed of --samples."),
+    workers: int | None = Option(
+        None, min=1, metavar="N", help="Trials at a time.", show_default="one per core"
+    ),
     executor: str = Option(
         "threads",
-        help="What the workers are: threads or processes.",
+        help="Type of the workers: threads or processes.",
         autocompletion=options.complete(EXECUTORS),
     ),
     cluster: str | None = Option(
-        None, help="Train on a Dask cluster instead: tcp://HOST:PORT of a scheduler, or local:N."
+        None, help="Dask cluster to train on: tcp://HOST:PORT or local:N."
     ),
-    export: Path | None = Option(None, help="Write every trial to FILE.csv or FILE.parquet."),
-    overwrite: bool = Option(False, "--overwrite", help="Replace --export."),
+    export: Path | None = Option(
+        None, help="Table of all trials to write: FILE.csv or FILE.parquet."
+    ),
+    overwrite: bool = Option(False, "--overwrite", help="Replace an existing --export."),
     json: options.Json = False,
     **settings: Any,
 ) -> None:
-    """Train every configuration of a grid on DATASET, several seeds each, and choose one.
+    """Train every configuration of a grid and choose the best.
 
-    If it is stopped or killed, run the same command again to continue. Several processes may
-    share one --out. The model that validation chose is in --out/model.
-
-    Options of `hoplite train` apply to all configurations.
+    The chosen model is saved in OUT/model. After an interruption, run the same command again to
+    continue; several processes may share one --out. Further options are fixed for all trials.
 
     Example: hoplite search cora --model lgc --out searches/cora-lgc
     """

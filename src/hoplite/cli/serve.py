@@ -15,21 +15,24 @@ def serve(
     model_dir: options.ModelFolder,
     dataset: options.Dataset,
     host: str = Option(
-        "127.0.0.1", help="Address to listen at; 0.0.0.0 lets other machines in, unasked."
+        "127.0.0.1", help="Address to listen on; 0.0.0.0 admits other machines without a login."
     ),
-    port: int = Option(8000, min=0, max=65535, help="Port to listen at; 0 is any that is free."),
+    port: int = Option(
+        8000, min=0, max=65535, metavar="N", help="Port to listen on; 0 for any free port."
+    ),
     open_: bool = Option(False, "--open/--no-open", help="Open the page in a browser."),
     memory: options.StoreMemory = None,
     own_class: options.OwnClass = None,
     json: options.Json = False,
     **reading: Any,
 ) -> None:
-    """Serve a page to look up nodes of DATASET, their predictions and explanations.
+    """Serve predictions and explanations over HTTP.
 
-    It shows the prediction, its exact explanation and the neighbourhood, and what the model would
-    say if a value of the node were another. The same is there as JSON (see /openapi.json). Only
-    this machine reaches it unless --host says otherwise; Ctrl-C ends it. With --json the address
-    is printed as one object as soon as it answers.
+    A page shows the prediction, its exact explanation, the neighbourhood, and the effect of
+    changing a value; /openapi.json describes the JSON interface. Without --host, only this machine
+    can connect. Press Ctrl-C to stop. With --json, the address is printed once it is ready.
+
+    Example: hoplite serve cora-lgc cora
     """
     from hoplite.serve import check_libraries
 

@@ -27,13 +27,13 @@ MAX_CLASSES = 20  # in the table of classes
 def train(
     dataset: options.Dataset,
     model: options.ModelByData = None,
-    seeds: int = Option(5, min=1, metavar="N", help="Number of runs; one is enough if solved."),
+    seeds: int = Option(5, min=1, metavar="N", help="Number of random seeds."),
     budget: str | None = Option(
         None, help="Time budget for auto, e.g. 60s, 5m or 1h.", show_default="60s"
     ),
     trials: str | None = Option(
         None,
-        help="For auto: number of candidates instead of a budget, or which, e.g. 1,2,5.",
+        help="Candidates of auto instead of --budget: a number, or e.g. 1,2,5.",
         rich_help_panel="Model",
     ),
     memory: options.StoreMemory = None,
@@ -42,17 +42,17 @@ def train(
     test: bool = Option(
         True,
         "--test/--no-test",
-        help="Score the test nodes, or leave them unread.",
+        help="Score the test nodes.",
         rich_help_panel="Output",
     ),
     depth: int | None = Option(
-        None, help="Of colours: rounds of refinement.", rich_help_panel="Graphs"
+        None, help="Rounds of refinement (colours).", rich_help_panel="Sets of graphs"
     ),
     structure: str | None = Option(
-        None, help="Degrees as features of nodes: auto, none or add.", rich_help_panel="Graphs"
+        None, help="Degrees as node features: auto, none or add.", rich_help_panel="Sets of graphs"
     ),
     frequency: float | None = Option(
-        None, help="Of fourier: scale of the random weights.", rich_help_panel="Graphs"
+        None, help="Scale of the random weights (fourier).", rich_help_panel="Sets of graphs"
     ),
     out: Path | None = Option(None, help="Folder for the trained model."),
     overwrite: options.Overwrite = False,
@@ -61,9 +61,9 @@ def train(
 ) -> None:
     """Train a model on DATASET and score it on the test nodes.
 
-    A set of graphs has models of its own: hops, pool, colours, fourier, or auto by default.
+    The models of a set of graphs are auto (default), hops, pool, colours and fourier.
 
-    Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --weight-decay 5e-4 --dropout 0.5
+    Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --out cora-lgc
     """
     reading, settings = options.split_settings(settings)
     of_graphs = {"depth": depth, "structure": structure, "frequency": frequency}

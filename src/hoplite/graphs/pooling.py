@@ -49,7 +49,7 @@ class HopSettings(Checked):
     hops: int = number_setting(3, "Number of hops.", 0, 100)
     operator: str = choice_setting("random_walk", "Operator of the hops.", OPERATORS)
     structure: str = choice_setting(
-        "auto", "Degrees as features: auto for graphs without any, none, or add.", STRUCTURE
+        "auto", "Degrees as features: auto (if there are no others), none or add.", STRUCTURE
     )
     profile_bins: int = number_setting(
         0, "Bins per doubling of min, max, mean and deviation of neighbours' degrees.", 0, 8

@@ -32,8 +32,8 @@ SMOOTH_AT_ONE = tuple(name for name, one in OPERATORS.items() if one.sign > 0)
 
 
 def smooth_choices() -> str:
-    """Their names for people."""
-    return f"{', '.join(SMOOTH_AT_ONE[:-1])} or {SMOOTH_AT_ONE[-1]}."
+    """A help text with their names."""
+    return f"Graph operator: {', '.join(SMOOTH_AT_ONE[:-1])} or {SMOOTH_AT_ONE[-1]}."
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,8 @@ class S2GC(FixedFilter):
 
     @dataclass(frozen=True)
     class Settings(FixedSettings):
-        hops: int = number_setting(16, "Degree k of the polynomial.", 0, MAX_HOPS)
-        alpha: float = number_setting(
-            0.05, "Share of a node's own features in every hop, 0 to 1.", 0, 1
-        )
+        hops: int = number_setting(16, "Number of hops.", 0, MAX_HOPS)
+        alpha: float = number_setting(0.05, "Weight of a node's own features in every hop.", 0, 1)
 
     @classmethod
     def constants(cls, config: ModelConfig) -> np.ndarray:
@@ -142,9 +140,7 @@ class PPR(FixedFilter):
 
     @dataclass(frozen=True)
     class Settings(FixedSettings):
-        alpha: float = number_setting(
-            0.1, "Share of a node's own features in every hop, 0 to 1.", 0, 1
-        )
+        alpha: float = number_setting(0.1, "Weight of a node's own features in every hop.", 0, 1)
 
     @classmethod
     def constants(cls, config: ModelConfig) -> np.ndarray:
@@ -173,7 +169,7 @@ class Heat(FixedFilter):
 
     @dataclass(frozen=True)
     class Settings(FixedSettings):
-        time: float = number_setting(5.0, "How long the diffusion lasts, 0 or more.", 0, MAX_TIME)
+        time: float = number_setting(5.0, "Diffusion time.", 0, MAX_TIME)
 
         def __post_init__(self) -> None:
             super().__post_init__()
@@ -209,8 +205,8 @@ class DGC(FixedFilter):
 
     @dataclass(frozen=True)
     class Settings(FixedSettings):
-        hops: int = number_setting(100, "Degree k of the polynomial.", 0, MAX_HOPS)
-        time: float = number_setting(2.0, "How long the diffusion lasts, 0 or more.", 0, MAX_HOPS)
+        hops: int = number_setting(100, "Number of hops.", 0, MAX_HOPS)
+        time: float = number_setting(2.0, "Diffusion time.", 0, MAX_HOPS)
 
         def __post_init__(self) -> None:
             super().__post_init__()

@@ -62,10 +62,8 @@ class LabelPropagation(LabelModel):
     @dataclass(frozen=True)
     class Settings(ModelConfig):
         operator: str = choice_setting("adjacency", smooth_choices(), SMOOTH_AT_ONE)
-        hops: int = number_setting(50, "Steps k of the walk.", 0, MAX_HOPS)
-        alpha: float = number_setting(
-            0.9, "Share of the neighbours' labels in every hop, 0 to 1.", 0, 1
-        )
+        hops: int = number_setting(50, "Number of hops.", 0, MAX_HOPS)
+        alpha: float = number_setting(0.9, "Weight of the neighbours' labels in every hop.", 0, 1)
 
     @classmethod
     def numbers(cls, config: ModelConfig) -> np.ndarray:

@@ -151,7 +151,7 @@ class JacobiConv(LinearModel):
     class Settings(PolynomialSettings):
         basis: str = basis_setting("jacobi:1,1")
         gamma: float = number_setting(
-            1.0, "Most that a hop's coefficients are of the one before, above 0 to 2.", 0, 2,
+            1.0, "Largest ratio of a coefficient to the one before, at most 2.", 0, 2,
             open_ends="l",
         )  # fmt: skip
 
@@ -250,8 +250,7 @@ class HopBlocks(LinearModel):
         basis: str = basis_setting()
         channels: str = setting(
             "",
-            "Operators whose hops stand side by side, such as renormalized,random_walk; only "
-            "--operator if not given.",
+            "Operators to combine, e.g. renormalized,random_walk, instead of --operator.",
             check_channels,
             choices=OPERATORS,
         )

@@ -38,7 +38,7 @@ class OperatorSettings(ModelConfig):
 
     operator: str = choice_setting(
         "renormalized",
-        f"{', '.join([*OPERATORS][:-1])} or {[*OPERATORS][-1]}.",
+        f"Graph operator: {', '.join([*OPERATORS][:-1])} or {[*OPERATORS][-1]}.",
         OPERATORS,
     )
 
@@ -47,7 +47,7 @@ class OperatorSettings(ModelConfig):
 class HopSettings(OperatorSettings):
     """Of models that read hops of an operator."""
 
-    hops: int = number_setting(10, "Degree k of the polynomial.", 0, MAX_HOPS)
+    hops: int = number_setting(10, "Number of hops.", 0, MAX_HOPS)
     bias: bool = flag_setting(False, "Add a bias.")
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class PolynomialSettings(HopSettings):
     """Of polynomials of an operator."""
 
     neighbour_labels: bool = flag_setting(
-        False, "Add the labels of labelled neighbours as columns: the share of each class."
+        False, "Add the share of each class among labelled neighbours as features."
     )
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class PolynomialSettings(HopSettings):
 
 def start_setting() -> Any:
     """Of polynomials that learn their coefficients."""
-    return choice_setting("random", "First coefficients: random (the paper's) or lowpass.", STARTS)
+    return choice_setting("random", "Initial coefficients: random or lowpass.", STARTS)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def basis_setting(default: str = "monomial") -> Any:
     """Of polynomials in any basis."""
     return setting(
         default,
-        f"{basis_choices()}.",
+        f"Polynomial basis: {basis_choices()}.",
         lambda name, value: str(find_basis(value, name)),
         choices=basis_words(),
     )

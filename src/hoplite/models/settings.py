@@ -65,7 +65,7 @@ class ModelConfig(Checked):
     basis = "monomial"
     bias = False
     neighbour_labels = False
-    standardize: bool = flag_setting(False, "Standardise the output columns.")
+    standardize: bool = flag_setting(False, "Standardise the outputs.")
 
     if TYPE_CHECKING:  # every model has others
 

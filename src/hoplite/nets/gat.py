@@ -45,7 +45,7 @@ class GAT(Network):
     @dataclass(frozen=True)
     class Settings(ModelConfig):
         hidden: int = hidden_setting()
-        heads: int = number_setting(8, "attention heads.", 1, MAX_UNITS)
+        heads: int = number_setting(8, "Attention heads.", 1, MAX_UNITS)
 
     def initial(self, rng: np.random.Generator | None) -> Weights:
         heads, h, m = self.config.heads, self.config.hidden, self.num_classes

@@ -32,7 +32,7 @@ MAX_UNITS = 1_000_000  # hidden units, and heads: their product with the feature
 
 def hidden_setting() -> Any:
     """Of the two-layer models."""
-    return number_setting(16, "hidden units (of each head).", 1, MAX_UNITS)
+    return number_setting(16, "Hidden units, of each head for gat.", 1, MAX_UNITS)
 
 
 class GCN(Network):

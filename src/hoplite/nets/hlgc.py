@@ -56,9 +56,9 @@ class HyperLGC(RowNetwork):
     class Settings(HopSettings):
         start: str = start_setting()
         basis: str = basis_setting()
-        gate: str = choice_setting("node", "node, class or feature.", GATES)
+        gate: str = choice_setting("node", "Gate: node, class or feature.", GATES)
         precision: str = choice_setting(
-            "float32", "Of the node gate's products P_i W1_i: float32 or bfloat16.", PRECISIONS
+            "float32", "Precision of the node gate: float32 or bfloat16.", PRECISIONS
         )
 
     def __init__(

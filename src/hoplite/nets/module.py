@@ -249,7 +249,7 @@ def _setting(name: str, argument: Parameter) -> Any:
         default = DEFAULTS.get(name)
     if type(default) is int and argument.annotation in FLOATS:
         default = float(default)
-    text = f"{name} of the module."
+    text = f"Argument {name} of the module."
     if type(default) is bool:
         return flag_setting(default, text)
     if type(default) in (int, float) and math.isfinite(default):

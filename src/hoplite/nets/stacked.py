@@ -42,12 +42,10 @@ class StackedLGC(Network):
 
     @dataclass(frozen=True)
     class Settings(OperatorSettings):
-        hops: int = number_setting(2, "Degree k of each layer's polynomial.", 0, MAX_HOPS)
-        layers: int = number_setting(2, "layers.", 1, MAX_LAYERS)
+        hops: int = number_setting(2, "Number of hops of each layer.", 0, MAX_HOPS)
+        layers: int = number_setting(2, "Number of layers.", 1, MAX_LAYERS)
         hidden: int = hidden_setting()
-        start: str = choice_setting(
-            "random", "First coefficients: random (the paper's) or lowpass.", STARTS
-        )
+        start: str = choice_setting("random", "Initial coefficients: random or lowpass.", STARTS)
         basis: str = basis_setting()
 
     def initial(self, rng: np.random.Generator | None) -> Weights:

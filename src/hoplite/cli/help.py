@@ -1,0 +1,55 @@
+"""The layout of ``--help``: groups in a fixed order, whole paragraphs, flags without types."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from typer import rich_utils
+from typer.core import TyperCommand, TyperGroup
+
+rich_utils.OPTIONS_PANEL_TITLE = "Basics"
+PANELS = (
+    None,  # Basics
+    "Model",
+    "Training",
+    "Unlabelled nodes",
+    "Data",
+    "Tables",
+    "Output",
+    "Large graphs",
+    "Sets of graphs",
+)
+
+
+def _lay_out(command: Any, ctx: Any) -> None:
+    """Change what the help shows of a command's options, not what they do."""
+    text = inspect.cleandoc(command.help or "")
+    command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+    for parameter in command.get_params(ctx):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+            if not parameter.default:  # --no-x is for scripts
+                parameter.secondary_opts = []
+        elif isinstance(getattr(parameter, "show_default", None), str):  # without parentheses
+            parameter.default, parameter.show_default = parameter.show_default, True
+    command.params.sort(key=lambda option: PANELS.index(getattr(option, "rich_help_panel", None)))
+
+
+class Command(TyperCommand):
+    """A command of Hoplite."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _lay_out(self, ctx)
+        super().format_help(ctx, formatter)
+
+
+class Group(TyperGroup):
+    """Hoplite's list of commands."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _lay_out(self, ctx)
+        super().format_help(ctx, formatter)
