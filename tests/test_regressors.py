@@ -19,6 +19,7 @@ from hoplite import (
     TrainedModel,
     train,
 )
+from hoplite.errors import GraphError
 from hoplite.explain import explain
 from hoplite.predictions import predict_table
 
@@ -49,6 +50,26 @@ def test_without_a_penalty_it_is_linear_regression(valued):
     np.testing.assert_allclose(ours.predict(test), theirs.predict(hops[test]), rtol=1e-3)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-2)
     assert ours.score(test, values[test]) > 0.9
+
+
+def test_values_of_extreme_size_are_refused_with_a_true_sentence(valued):
+    graph, values, train, val, test = valued
+    model = SGCRegressor(graph, 1, epochs=2)
+    with pytest.raises(GraphError, match=r"a number of size 5\.\d+e\+303; divide all of them"):
+        model.fit(train, values[train] * 1e300)
+    with pytest.raises(GraphError, match="a number of size 1e\\+300"):
+        model.fit(train, values[train], validation=(val, np.full(len(val), 1e300)))
+    with pytest.raises(GraphError, match=r"differ by at most [\d.]+e-198, .* multiply all of them"):
+        model.fit(train, values[train] * 1e-201)
+    with pytest.raises(GraphError, match=r"all training nodes have the value 0\.1, so"):
+        model.fit(train, np.full(len(train), 0.1))  # their standard deviation is not 0
+    with pytest.raises(GraphError, match="a number of size 1e\\+300"):
+        Graph.from_edges([(0, 1)], np.eye(3), [0.5, np.nan, -1e300])
+    scores = [
+        model.fit(train, values[train] * size).score(test, values[test] * size)
+        for size in (1e-95, 1.0, 1e95)
+    ]
+    np.testing.assert_allclose(scores, scores[1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)

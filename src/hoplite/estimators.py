@@ -364,7 +364,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
             raise GraphError(f"{name} contains NaN, infinity or text; leave those nodes out.")
         if not len(y):
             raise GraphError(f"{name} is empty; give at least one node.")
-        return NodeSet(nodes, y.astype(np.float64))
+        return NodeSet(nodes, NUMBERS.checked(y, None))
 
 
 class SGCRegressor(NodeRegressor, model=SGC):

@@ -19,6 +19,7 @@ from hoplite.errors import GraphError, check_choice
 UNKNOWN_LABEL = -1
 AUTO = "auto"
 JOINT = "|"  # between the labels of one node
+MAX_NUMBER = 1e100  # larger ones overflow when squared and summed
 
 
 class LabelKind(ABC):
@@ -135,7 +136,14 @@ class Numbers(LabelKind):
             raise GraphError("class_names are given, but labels are numbers; leave them out.")
         if np.isinf(labels).any():
             raise GraphError("labels hold infinity; give finite numbers, NaN where unknown.")
-        return labels.astype(np.float64)
+        labels = labels.astype(np.float64)
+        largest = np.fmax.reduce(np.abs(labels), initial=0)
+        if largest > MAX_NUMBER:
+            raise GraphError(
+                f"labels contain a number of size {largest:g}; divide all of them by one number so "
+                f"that none is above {MAX_NUMBER:g}."
+            )
+        return labels
 
     def known(self, labels: np.ndarray) -> np.ndarray:
         return ~np.isnan(labels)

@@ -16,6 +16,7 @@ from hoplite.tasks.evaluation import Evaluation, evaluate_values
 from hoplite.tasks.losses import huber, squared_error
 
 ROUNDING = 64 * np.finfo(np.float64).eps  # of sums: a smaller share of them is taken for 0
+MIN_SCALE = 1e-100  # squares of smaller numbers lose digits or vanish
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,16 @@ class Regression(Task):
         return self if loss == "auto" else dataclasses.replace(self, kind=loss)
 
     def fitted(self, labels: np.ndarray, outputs: int) -> Self:
-        mean, scale = float(labels.mean()), float(labels.std())
-        if not scale > 0:
+        if np.ptp(labels) == 0:
             raise GraphError(
                 f"all training nodes have the value {labels[0]:g}, so there is nothing to learn; "
                 "give nodes of different values."
+            )
+        mean, scale = float(labels.mean()), float(labels.std())
+        if scale < MIN_SCALE:
+            raise GraphError(
+                f"the values of the training nodes differ by at most {np.ptp(labels):g}, which is "
+                "too little to compute with; multiply all of them by one number."
             )
         return dataclasses.replace(self, mean=mean, scale=scale)
 
