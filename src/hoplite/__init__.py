@@ -6,9 +6,20 @@ The public names are those that ``__init__.pyi`` imports. Each is imported at it
 The log has the name ``hoplite``, and is silent unless you configure ``logging``.
 """
 
+# ruff: noqa: E402  (the handler comes before the slower imports)
+import os
+import signal
+import sys
+
+_COMMAND = [name.rpartition(os.sep)[2] for name in sys.argv[:1]]
+if (
+    _COMMAND == ["hoplite"] or (_COMMAND == ["-m"] and "hoplite" in sys.orig_argv)
+) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # The command line: Ctrl-C ends it without a traceback until its main has handlers
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
+
 import ast
 import logging
-import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType

@@ -8,8 +8,6 @@ def main() -> None:
     """Run the command line; one sentence if a library cannot be loaded."""
     try:
         from hoplite.cli import main as run
-    except KeyboardInterrupt:
-        sys.exit(130)
     except (ImportError, OSError, MemoryError) as error:  # OSError: a shared library is missing
         from hoplite.errors import is_shortage
 

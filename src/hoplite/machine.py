@@ -9,13 +9,18 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import multiprocessing
 import os
 import platform
 import re
+import signal
 import sys
+import threading
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires, version
+from multiprocessing import connection
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -31,6 +36,26 @@ UNITS = {
 RESERVE = 96 * 10**6  # bytes of threads, files and the allocator's own
 _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
+
+stop_event: Any = None  # in a worker's process: the event that ends its work
+
+
+def begin_worker(stop: Any) -> None:
+    """Run first in a worker's process, which ends with its parent from then on.
+
+    It is here because this module imports so little: a worker's slow imports come later.
+    """
+    global stop_event
+    stop_event = stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 @functools.cache

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -13,6 +15,16 @@ from tests.commands import hoplite, start
 from hoplite import Graph, Split
 from hoplite.io import write_npz
 
+IMPORTING = """
+import os, signal, sys, time
+
+class Hook:
+    def find_spec(self, name, *rest):
+        if name == {name!r}:
+            {action}
+
+sys.meta_path.insert(0, Hook())
+"""  # python runs sitecustomize.py first
 LONG = ["--epochs", "3000", "--patience", "3000"]
 
 
@@ -50,3 +62,50 @@ def test_the_same_command_continues(tmp_path, words, begun, number):
     assert errors == f"error: stopped by {name}; run the same command again to continue.\n"
     done = hoplite(*given, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("way", ["script", "module"])
+@pytest.mark.parametrize("name", ["ast", "hoplite.__main__", "hoplite.cli", "typer"])
+def test_an_interrupt_while_the_command_is_imported_ends_it_silently(tmp_path, way, name):
+    """These imports come one after the other."""
+    hook = IMPORTING.format(name=name, action="os.kill(os.getpid(), signal.SIGINT)")
+    (tmp_path / "sitecustomize.py").write_text(
+        f"{hook}signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    )
+    script = tmp_path / "hoplite"
+    script.write_text("import sys; from hoplite.__main__ import main; sys.exit(main())")
+    command = [script] if way == "script" else ["-m", "hoplite"]
+    done = subprocess.run(
+        [sys.executable, *command, "--version"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_a_worker_that_still_imports_ends_with_its_parent(tmp_path):
+    action = "open(f'{os.getpid()}.pid', 'w').close(); time.sleep(600)"
+    (tmp_path / "sitecustomize.py").write_text(
+        IMPORTING.format(name="hoplite.search", action=action)
+    )
+    (tmp_path / "parent.py").write_text(
+        "import multiprocessing, sys\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from hoplite.machine import begin_worker\n"
+        "if __name__ == '__main__':\n"
+        "    context = multiprocessing.get_context('spawn')\n"
+        "    with ProcessPoolExecutor(1, context, begin_worker, (context.Event(),)) as pool:\n"
+        "        pool.submit(exec, 'import hoplite.search').result()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "parent.py"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,  # the worker holds its end as long as it lives
+    )
+    while not list(tmp_path.glob("*.pid")):
+        assert parent.poll() is None, parent.communicate()
+        time.sleep(0.01)
+    parent.kill()
+    parent.communicate(timeout=300)

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import functools
 import multiprocessing
-import os
 import pickle
 import signal
 import tempfile
@@ -22,10 +21,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextvars import copy_context
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Protocol
 
+from hoplite import machine
 from hoplite.cluster import check_wanted, connect
 from hoplite.config import EXECUTORS, check_number
 from hoplite.engine.backend import get_num_threads, set_num_threads, use_threads
@@ -185,10 +184,10 @@ class Processes:
         assert queue.file.path is not None
         context = multiprocessing.get_context("spawn")
         stop, workers = context.Event(), min(self.workers, len(queue.ids))
-        with ProcessPoolExecutor(workers, context, _begin, (stop, threads)) as pool:
+        with ProcessPoolExecutor(workers, context, machine.begin_worker, (stop,)) as pool:
             with _no_interrupts():
-                task = queue.file.path, queue.file.facts, queue.ids, queue.test
-                futures = [pool.submit(_work, graph, *task) for _ in range(workers)]
+                task = threads, graph, queue.file.path, queue.file.facts, queue.ids, queue.test
+                futures = [pool.submit(_work, *task) for _ in range(workers)]
             try:
                 _watched(futures, watch)
             finally:
@@ -208,30 +207,14 @@ def _no_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_stop: Any = None  # in a worker's process: the event that ends its work
-
-
-def _begin(stop: Any, threads: int) -> None:
-    """Run first in a worker's process."""
-    global _stop
-    _stop = stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    set_num_threads(threads)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-
-def _work(graph: Path, path: Path, facts: dict[str, Any], ids: list[int], test: bool) -> None:
+def _work(
+    threads: int, graph: Path, path: Path, facts: dict[str, Any], ids: list[int], test: bool
+) -> None:
     """Run in a worker's process."""
+    set_num_threads(threads)
     data = pickle.loads(graph.read_bytes())  # the process that started this one wrote it
     with SearchFile(path.parent, facts) as file, contextlib.suppress(_StopError):
-        work(TrialQueue(file, ids, test=test), data, _until(_stop))
+        work(TrialQueue(file, ids, test=test), data, _until(machine.stop_event))
 
 
 @dataclasses.dataclass(frozen=True)
