@@ -63,8 +63,8 @@ MACHINES = {
 
 def table() -> list[str]:
     lines = [
-        "| graph | machine | panels | passes over S | files | through the disk or network | "
-        "making S | products | moving | in all |",
+        "| graph | machine | panels | passes over S | files | disk or network | "
+        "build S | products | transfer | total |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     lines += [_row(graph, machine) for graph, chosen in MACHINES.items() for machine in chosen]
