@@ -134,7 +134,7 @@ DATA_OPTIONS = {
         int,
         min=0,
         metavar="N",
-        help="Add the degree and N eigenvectors as features.",
+        help="Add degrees and N singular vectors as features.",
         show_default="32 without features",
     ),
     "link": _data_option(bool, "--link", help="Add the adjacency matrix as features."),
