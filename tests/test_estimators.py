@@ -2,11 +2,13 @@
 
 import pickle
 
+import joblib
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import hoplite
@@ -70,6 +72,24 @@ def test_fit_predict_and_clone(task, kind):
         assert model.filter_coefficients_.shape == ((3, 3) if "Jacobi" in kind.__name__ else (3,))
         assert model.coef_.shape == (3, 24 if kind is HopBlocksClassifier else 8)
     assert 1 <= model.n_iter_ <= 5
+
+
+def test_a_grid_in_threads_is_that_of_one_thread(task):
+    graph, nodes, y = task
+    grid = {"hops": [1, 2, 3], "lr": [0.05, 0.2]}
+    search = GridSearchCV(LGCClassifier(graph, epochs=6), grid, cv=3, error_score="raise")
+    alone = search.fit(nodes, y).cv_results_["mean_test_score"]
+    with joblib.parallel_config("threading", n_jobs=4):
+        together = search.fit(nodes, y).cv_results_["mean_test_score"]
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_a_fitted_estimator_is_sent_without_intermediate_results(task):
+    graph, nodes, y = task
+    model = SGCClassifier(graph, hops=2, epochs=5)
+    before = len(pickle.dumps(model))
+    model.fit(nodes, y).predict(nodes)
+    assert len(pickle.dumps(model)) < before + 8_000  # its weights are 100 bytes
 
 
 def test_validation_stops_early_and_equals_train(task):

@@ -4,6 +4,16 @@
 
 The graph is a constructor argument and immutable, so ``clone``, ``cross_val_score``,
 ``GridSearchCV`` and pipelines work as they are.
+
+To use several cores, choose threads: training releases Python's lock, all threads share the graph,
+and nothing is started or sent.
+
+    with joblib.parallel_config("threading"):
+        GridSearchCV(LGCClassifier(graph), {"hops": [2, 5]}, n_jobs=2).fit(nodes, y)
+
+Without that line ``n_jobs=2`` starts two processes. joblib maps large arrays of the graph into
+their memory instead of copying them, but each process first imports scikit-learn and Hoplite,
+which takes longer than many a grid.
 """
 
 from __future__ import annotations
