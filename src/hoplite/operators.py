@@ -7,6 +7,7 @@
 
 w is the graph's ``loop_weight``: the mean weight of its edges, so 1 without weights. All operators
 stay the same if all weights are multiplied by one number: euros and cents give the same model.
+PyTorch Geometric's ``gcn_norm`` has w = 1 whatever the weights are, which is another S.
 
 An isolated node has D^-1/2 = 0: its adjacency and random_walk rows are zero, and L_ii =
 renormalized S_ii = 1.

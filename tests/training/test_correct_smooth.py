@@ -1,25 +1,27 @@
 """Correct and Smooth: its formulas, the choice on validation nodes, what a model keeps of it."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import untidy
+from tests import pyg, untidy
 from tests.examples import examples
 
 import hoplite
 from hoplite import Graph, ModelFileError, TrainedModel
 from hoplite.models.correct_smooth import ALPHAS, SCALES, STEPS, CorrectSmooth
+from hoplite.operators import find_operator
 
 OPTIONS = {"hops": 2, "dropout": 0.0, "epochs": 8, "lr": 0.1}
 
 
-def walk(S, G, alpha):
+def walk(S, G, alpha, fix):
     found = G
     for _ in range(STEPS):
-        found = alpha * S @ found + (1 - alpha) * G
+        found = fix(alpha * S @ found + (1 - alpha) * G)
     return found
 
 
@@ -34,7 +36,10 @@ def by_hand(S, Z, nodes, labels, settings):
     if settings.correct is not None:
         E = np.zeros_like(Z)
         E[nodes] = Y - Z[nodes]
-        found = walk(S, E, settings.correct)
+        known = np.isin(np.arange(len(Z)), nodes)[:, None]
+        clipped = walk(S, E, settings.correct, lambda G: np.clip(G, -1, 1))
+        pinned = walk(S, E, settings.correct, lambda G: np.where(known, E, G))
+        found = clipped if settings.scale is None else pinned
         size = np.abs(found).sum(axis=1, keepdims=True)
         with np.errstate(divide="ignore", over="ignore"):
             scale = np.abs(E[nodes]).sum(axis=1).mean() / size
@@ -43,7 +48,7 @@ def by_hand(S, Z, nodes, labels, settings):
     if settings.smooth is not None:
         Z = Z.copy()
         Z[nodes] = Y
-        Z = walk(S, Z, settings.smooth)
+        Z = walk(S, Z, settings.smooth, lambda G: np.clip(G, 0, 1))
     return Z
 
 
@@ -68,6 +73,33 @@ def test_equal_to_the_formulas(dense, graph, correct, smooth, scale, seed):
         assert found is logits
     else:
         np.testing.assert_allclose(np.exp(found), np.maximum(wanted, 2.0**-40), atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [None, 1.0, 0.4])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equal_to_torch_geometric(scale, weighted):
+    """On a star of stars, where sums of the hubs' neighbours leave the interval that is kept."""
+    layers = pyg.layers()
+    import torch
+
+    rng, n = np.random.default_rng(3), 90
+    edges = np.column_stack([rng.integers(0, 4, 240), rng.integers(0, n - 3, 240)])
+    graph = Graph.from_edges(
+        edges, np.eye(n), rng.integers(0, 3, n), weights=rng.lognormal(0, 2, 240) * weighted + 1
+    )
+    nodes, logits = rng.permutation(n)[:40], rng.normal(0, 2, (n, 3))
+    ours = CorrectSmooth.of(nodes, graph.labels[nodes])
+    ours = dataclasses.replace(ours, correct=0.9, smooth=0.7, scale=scale)
+    S = find_operator("adjacency").matrix(graph, np.float64).tocoo()
+    index, weight = torch.from_numpy(np.stack([S.row, S.col])).long(), torch.from_numpy(S.data)
+    theirs = layers.CorrectAndSmooth(STEPS, 0.9, STEPS, 0.7, scale is None, scale or 1.0)
+    mask, y = torch.from_numpy(nodes), torch.from_numpy(graph.labels[nodes])
+    soft = torch.from_numpy(softmax(logits))
+    soft = theirs.correct(soft, y, mask, index, weight)
+    wanted = theirs.smooth(soft, y, mask, index, weight)
+    np.testing.assert_allclose(
+        np.exp(ours.outputs(graph, logits)), np.maximum(wanted.numpy(), 2.0**-40), atol=1e-12
+    )
 
 
 def test_validation_chooses_from_the_whole_grid_and_ties_go_to_the_simplest(graphs, dense):

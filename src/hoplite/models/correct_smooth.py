@@ -4,12 +4,14 @@ Huang et al., Combining label propagation and simple models out-performs graph n
 2021. With S = D^-1/2 A D^-1/2, Z (n, m) the probabilities of any model of classes, and Y its
 training nodes' labels, one-hot:
 
-    walk_a(G)   G_0 = G,  G_{t+1} = a S G_t + (1 - a) G,  k steps
-    correct     E = Y - Z at the training nodes, else 0;   E^ = walk_a1(E);   Z' = Z + s E^
-    smooth      G = Z' with the training rows replaced by Y;   Z'' = walk_a2(G)
+    walk_a(G, fix)  G_0 = G,  G_{t+1} = fix(a S G_t + (1 - a) G),  50 steps
+    correct         E = Y - Z at the training nodes, else 0;  E^ = walk_a1(E, fix);  Z' = Z + s E^
+    smooth          G = Z' with the training rows replaced by Y;  Z'' = walk_a2(G, clip to [0, 1])
 
-s is a number, or by ``autoscale`` one for each node: sigma / ||E^_i||_1, sigma the mean of
-||E_i||_1 over the training nodes; where that is above 1000, hardly anything arrived, and s = 1.
+s is a number, and ``fix`` then sets the training rows to those of E; or, by ``autoscale``, ``fix``
+clips to [-1, 1] and s is a number for each node: sigma / ||E^_i||_1, sigma the mean of ||E_i||_1
+over the training nodes; where that is above 1000, hardly anything arrived, and s = 1. This is the
+authors' definition, and that of ``torch_geometric.nn.CorrectAndSmooth``.
 """
 
 from __future__ import annotations
@@ -23,19 +25,19 @@ import numpy as np
 from msgspec import Meta
 from scipy.special import softmax
 
-from hoplite.engine.polynomial import polynomial
-from hoplite.engine.sparse import SparseMatrix
+from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.graph import Graph
-from hoplite.models.labelprop import MIN_SHARE, walk
+from hoplite.models.labelprop import MIN_SHARE
 from hoplite.operators import find_operator
 
-OPERATOR, BASIS = "adjacency", "monomial"
+OPERATOR = "adjacency"
 STEPS = 50
 MAX_SCALE = 1000.0
 # The grid, of which validation nodes choose; None is autoscale
 ALPHAS = (0.5, 0.8, 0.95)
 SCALES = (None, 1.0)
 
+Fix = Callable[[np.ndarray], np.ndarray]  # after each step of a walk
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -96,7 +98,7 @@ class CorrectSmooth:
         at = _Signals(graph, logits, self)
         found = at.probabilities
         if self.correct is not None:
-            found = at.corrected(at.errors((self.correct,))[0], self.scale)
+            found = at.corrected(at.errors((self.correct,), self.scale)[0], self.scale)
         if self.smooth is not None:
             found = at.smoothed(found, (self.smooth,))[0]
         return np.log(np.maximum(found, MIN_SHARE))
@@ -122,10 +124,11 @@ class CorrectSmooth:
     def _tried(self, at: _Signals) -> Iterator[tuple[CorrectSmooth, np.ndarray]]:
         """Every other point of the grid with its Z''."""
         starts = [(self, at.probabilities)]
-        for alpha, error in zip(ALPHAS, at.errors(ALPHAS), strict=True):
+        errors = {scale: at.errors(ALPHAS, scale) for scale in SCALES}
+        for i, alpha in enumerate(ALPHAS):
             for scale in SCALES:
                 one = dataclasses.replace(self, correct=alpha, scale=scale)
-                starts.append((one, at.corrected(error, scale)))
+                starts.append((one, at.corrected(errors[scale][i], scale)))
         for one, signal in starts:
             if not one.idle:
                 yield one, signal
@@ -137,7 +140,7 @@ class _Signals:
     """Z, Y and S of one model on one graph."""
 
     def __init__(self, graph: Graph, logits: np.ndarray, known: CorrectSmooth) -> None:
-        matrix = find_operator(OPERATOR).matrix(graph, logits.dtype, BASIS)
+        matrix = find_operator(OPERATOR).matrix(graph, logits.dtype)
         self.matrix = SparseMatrix.from_scipy(matrix, symmetric=True)
         self.probabilities = softmax(logits, axis=1)
         self.nodes = np.array(known.nodes, np.int64)
@@ -146,16 +149,25 @@ class _Signals:
         self.missed = np.zeros_like(self.probabilities)
         self.missed[self.nodes] = self.labels - self.probabilities[self.nodes]
 
-    def walked(self, signal: np.ndarray, alphas: Sequence[float]) -> list[np.ndarray]:
-        """walk_a of a signal (n, m) for each alpha, in one pass over the hops."""
-        columns = signal.shape[1]
-        numbers = np.stack([walk(alpha, STEPS) for alpha in alphas], axis=1)
-        scales = np.repeat(numbers, columns, axis=1).astype(signal.dtype)
-        found = polynomial(self.matrix, BASIS, np.tile(signal, (1, len(alphas))), scales)
+    def walked(self, signal: np.ndarray, alphas: Sequence[float], fix: Fix) -> list[np.ndarray]:
+        """walk_a of a signal (n, m) for each alpha, all in the same products with S."""
+        start = np.tile(signal, (1, len(alphas)))
+        shares = np.repeat(alphas, signal.shape[1]).astype(signal.dtype)
+        found, rest = start, 1 - shares
+        for _ in range(STEPS):
+            found = fix(shares * spmm(self.matrix, found) + rest * start)
         return np.split(found, len(alphas), axis=1)
 
-    def errors(self, alphas: Sequence[float]) -> list[np.ndarray]:
-        return self.walked(self.missed, alphas)
+    def errors(self, alphas: Sequence[float], scale: float | None) -> list[np.ndarray]:
+        """E^ for each alpha."""
+        pinned = np.tile(self.missed[self.nodes], (1, len(alphas)))
+
+        def pin(signal: np.ndarray) -> np.ndarray:
+            signal[self.nodes] = pinned
+            return signal
+
+        fix = _clip(-1) if scale is None else pin
+        return self.walked(self.missed, alphas, fix)
 
     def corrected(self, error: np.ndarray, scale: float | None) -> np.ndarray:
         if scale is not None:
@@ -169,4 +181,9 @@ class _Signals:
     def smoothed(self, signal: np.ndarray, alphas: Sequence[float]) -> list[np.ndarray]:
         start = signal.copy()
         start[self.nodes] = self.labels
-        return self.walked(start, alphas)
+        return self.walked(start, alphas, _clip(0))
+
+
+def _clip(low: float) -> Fix:
+    """Into [``low``, 1], in place."""
+    return lambda signal: np.clip(signal, low, 1, out=signal)
