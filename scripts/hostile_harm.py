@@ -19,8 +19,8 @@ CELLS = ["", "nan", "1e400", "-1e39", "99999999999999999999", '"', "a,b", "\x00"
          "é" * 9999, "=1+1", "\x1b]0;x\x07", "1970-01-01", "true", " ", "-0", "inf"]  # fmt: skip
 
 
-def damage(target: Path, rng: Generator) -> None:
-    """Change one file of ``target``, or ``target`` itself, in one of many ways."""
+def damage(target: Path, rng: Generator) -> str:
+    """Change one file of ``target``, or ``target`` itself, in one of many ways; which, and how."""
     files = [target] if target.is_file() else sorted(p for p in target.rglob("*") if p.is_file())
     files = [path for path in files if not path.name.endswith(".lock")]
     small = [path for path in files if path.suffix == ".json"]  # they are few, and rule the rest
@@ -30,7 +30,9 @@ def damage(target: Path, rng: Generator) -> None:
     special = {".json": edit_json, ".csv": edit_csv, ".toml": edit_toml, ".npy": edit_npy}
     if path.suffix in special:
         ways += 5 * [special[path.suffix]]
-    ways[rng.integers(len(ways))](path, rng)
+    way = ways[rng.integers(len(ways))]
+    way(path, rng)
+    return f"{way.__name__} {path.name}"
 
 
 def flip(path: Path, rng: Generator) -> None:

@@ -13,8 +13,6 @@ from hoplite.models import (
     models_with,
     split_options,
 )
-from hoplite.search.space import parse_space
-from hoplite.store import propagate
 
 OTHER = {
     "hops": 3,
@@ -94,21 +92,6 @@ def test_a_setting_that_is_not_idle_changes_the_model(graphs, model):
         other = logits(**{name: OTHER[name]})
         assert other.shape == first.shape
         assert (other != first).any(), name
-
-
-def test_a_dataset_may_have_settings_for_some_models_only():
-    space = parse_space("[any]\nhops = [2, 3]\nbias = true\norder = 'hops-first'\nhidden = [4, 8]")
-    assert [len(space.configurations("x", model)) for model in ("lgc", "gcn")] == [2, 2]
-    assert space.configurations("x", "gcn")[0] == {"hidden": 4}
-    with pytest.raises(ConfigError, match="gcn has no bias"):
-        parse_space("[any.gcn]\nbias = true").configurations("x", "gcn")
-    assert parse_space("[any.gcn]\nbias = false").configurations("x", "gcn") == [{"bias": False}]
-
-
-def test_a_store_says_why_it_does_not_serve_gcn(graphs, tmp_path):
-    store = propagate(graphs(), tmp_path / "store", hops=2)
-    with pytest.raises(ConfigError, match="needs the edges in every step"):
-        train(store, "gcn")
 
 
 @pytest.mark.parametrize("name", ["hidden", "heads", "hops", "epochs", "patience", "batch"])

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from hoplite.csr import as_csr, check_csr
-from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 
@@ -46,17 +45,6 @@ def test_formats_of_python_objects_are_refused_if_they_are_damaged(form, place):
         matrix._dict[place, 0] = 1.0
     with pytest.raises(GraphError, match="adjacency is damaged"):
         Graph(matrix, np.eye(3))
-
-
-def test_an_index_far_outside_is_told():
-    adjacency = sp.csr_array(np.ones((50, 50)))
-    adjacency.indices[:] = 10**6
-    with pytest.raises(GraphError, match="adjacency is damaged: an index is out of range"):
-        Graph(adjacency, np.eye(50))
-    pointers = sp.csr_array(np.ones((50, 50)))
-    pointers.indptr[-1], pointers.indptr[5] = 0, 10**6
-    with pytest.raises(GraphError, match="the sparse matrix is damaged: indptr decreases"):
-        SparseMatrix.from_scipy(pointers)
 
 
 @examples(60)

@@ -137,7 +137,7 @@ class Programs:
     def end(self) -> None:
         if self.server is not None and self.server.poll() is None:
             os.kill(self.server.pid, signal.SIGINT)
-            self.server.wait(60)
+            self.server.wait(600)
 
     @staticmethod
     def ended(done: subprocess.CompletedProcess[str]) -> str:

@@ -218,22 +218,6 @@ def test_bad_samples(task):
         model.fit([1, 2, 3], [0.1, 0.2, 0.3])
 
 
-def test_a_class_of_ones_own_keeps_its_arguments(graphs):
-    class Short(LGCClassifier):
-        def __init__(self, graph, hops=1, epochs=4):
-            super().__init__(graph, hops=hops, epochs=epochs)
-
-    class Same(SGCClassifier):
-        """Only a name."""
-
-    graph = graphs(n=30)
-    nodes = np.flatnonzero(graph.labels >= 0)
-    short = clone(Short(graph)).fit(nodes, graph.labels[nodes])
-    assert (sorted(short.get_params()), short.n_iter_) == (["epochs", "graph", "hops"], 4)
-    assert short.model_.config.hops == 1
-    assert Same(graph, 3).get_params()["hops"] == 3
-
-
 def test_another_graph_is_prepared_as_that_of_the_fit():
     networkx = pytest.importorskip("networkx")
     rng = np.random.default_rng(3)

@@ -2,12 +2,11 @@
 
 import io
 
-import numpy as np
 import pytest
 from rich.console import Console
 from tests.plots.conftest import untidy
 
-from hoplite import Graph, Split, train
+from hoplite import train
 from hoplite.explain import explain
 from hoplite.formatting import MINUS, Description, Table
 
@@ -53,29 +52,6 @@ def test_a_graph_tells_its_sizes(graph):
     assert "background" not in html
     assert "color" not in html
     assert repr(graph) == f"Graph(nodes=140, edges={graph.num_edges}, features=6, classes=4)"
-
-
-def test_graphs_of_numbers_of_several_labels_and_of_nothing():
-    labels = np.array([0.5, np.nan, 2.5])
-    numbers = Graph.from_edges([(0, 1)], np.eye(3), labels, split=Split(train=[0, 2]))
-    shown = numbers._describe()
-    assert shown.facts["labels"] == "regression, 2 nodes of 3"
-    assert ["mean", "1.5", "1.5"] in shown.tables[0].rows
-    several = Graph.from_edges([(0, 1)], np.eye(2), np.array([[1, 1], [0, 1]], np.int8))
-    assert "1" in several._describe().tables[0].rows[0]
-    assert several._describe().tables[0].rows[1][1] == "2"
-    bare = Graph.from_edges([], np.zeros((0, 2)))
-    assert bare._describe().facts["nodes"] == "0"
-    assert bare._repr_html_()
-    arcs = Graph.from_edges([(0, 1)], np.eye(2), directed=True)
-    assert arcs._describe().facts["relations"] == "out, in"
-
-
-def test_an_explanation(graph, result):
-    found = explain(result.model, graph, graph.node_ids[3])
-    assert "<u>" not in found._repr_html_()
-    assert "<u>node 3</u>" in printed(found)
-    assert "By feature" in printed(found)
 
 
 @pytest.mark.parametrize("hops", [3, 11, 30])

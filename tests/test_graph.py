@@ -79,15 +79,6 @@ def test_a_class_without_training_node_is_a_warning():
 
 
 class TestSplit:
-    def test_repr_has_sizes(self):
-        split = Split(range(5000), seed=3)
-        assert repr(split) == "Split(train: 5,000 nodes, val: 0, test: 0, seed 3)"
-
-    @pytest.mark.parametrize(("name", "part"), [("valid", "val"), ("tset", "test")])
-    def test_unknown_arguments_have_a_hint(self, name, part):
-        with pytest.raises(TypeError, match=f"has no argument '{name}'. Did you mean '{part}'?"):
-            Split([0], **{name: [1]})
-
     def test_parts_are_sorted(self):
         split = Split(train=[2, 0], val=(1,), test=np.array([9, 8], np.uint8), note="mine")
         assert split.train.tolist() == [0, 2]

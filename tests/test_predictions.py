@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import warnings
 
 import numpy as np
 import pyarrow.csv
@@ -11,7 +10,7 @@ import pytest
 from tests.commands import hoplite as command
 
 import hoplite
-from hoplite import ConfigError, Graph, Split
+from hoplite import Graph, Split
 from hoplite.machine import RESERVE, used_memory
 from hoplite.models import trained as trained_module
 from hoplite.predictions import Order, predict_table, predictions, write_table
@@ -240,25 +239,3 @@ def test_only_unlabelled_nodes(graph, tmp_path):
     alone = int((np.diff(graph.adjacency.indptr)[hidden] == 0).sum())
     assert summary["isolated"] == alone
     assert (f"Without an edge: {alone} of {len(hidden)} nodes" in printed) == (alone > 0)
-
-
-def test_what_cannot_be_sorted_by_is_told(graph):
-    trained = hoplite.train(graph, "sgc", hops=1, epochs=2).model
-    with pytest.raises(ConfigError, match=r"'margn'; it must be one of .* Did you mean 'margin'"):
-        predict_table(trained, graph, sort="margn")
-    with pytest.raises(ConfigError, match="top"):
-        predict_table(trained, graph, top=0)
-
-
-def test_nodes_without_an_edge_draw_a_warning():
-    rng = np.random.default_rng(0)
-    features, labels = rng.standard_normal((12, 2)), [0, 1] * 6
-    edges = [(i, i + 1) for i in range(8)]
-    graph = Graph.from_edges(edges, features, labels, split=Split(range(12)))
-    model = hoplite.train(graph, "sgc", hops=1, folds=0).model
-    with pytest.warns(hoplite.HopliteWarning, match="without an edge: 3 of 12 nodes"):
-        predict_table(model, graph)
-    alone = hoplite.train(graph, "sgc", hops=0, folds=0).model
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        predict_table(alone, graph)

@@ -2,8 +2,6 @@
 
 import contextlib
 import io
-import logging
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from tests.training.test_table_defaults import tables
 
 import hoplite
 from hoplite import Split, auto, propagate, search, train
-from hoplite.explain import explain, flips
+from hoplite.explain import flips
 from hoplite.predictions import predict_table
 from hoplite.progress import search_bar, steps_bar, watched
 from hoplite.search.run import SearchProgress
@@ -69,20 +67,6 @@ def test_a_line_a_minute_without_a_terminal(monkeypatch, capsys):
     ]
 
 
-def test_an_estimate_of_long_work_without_a_terminal(monkeypatch, capsys):
-    """As soon as it looks like more than ten seconds, once, and then a line a minute."""
-    now = 100.0
-    monkeypatch.setattr("hoplite.progress.time", SimpleNamespace(monotonic=lambda: now))
-    with steps_bar("work") as report:
-        for seconds, share in ((1, 0.02), (4, 0.5), (5, 0.1), (6, 0.12), (50, 0.9), (66, 0.1)):
-            now = 100.0 + seconds
-            report("part", share)
-    assert capsys.readouterr().err.splitlines() == [
-        "work: part (10%, about 45 s left)",
-        "work: part (10%, about 10 min left)",
-    ]
-
-
 def test_judging_and_folds_and_refits_are_parts_of_one_work(graph):
     """Shares never fall, and end with 1, for tables whose candidates are judged first."""
     frames = tables(n=200)
@@ -109,19 +93,6 @@ def test_nothing_is_told_unless_asked(graph, capfd, tmp_path):
     assert capfd.readouterr() == ("", "")
 
 
-def test_functions_are_called_as_before(graph):
-    seen = []
-    train(graph, "sgc", hops=1, epochs=3, progress=seen.append)
-    assert [state.epoch for state in seen] == [1, 2, 3]
-    shares = []
-    table = predict_table(
-        train(graph, "sgc", hops=1, epochs=1).model, graph,
-        progress=lambda what, share: shares.append(share),
-    )  # fmt: skip
-    assert shares[-1] == 1.0
-    assert len(table["id"]) == graph.num_nodes
-
-
 def test_an_error_ends_the_bar(graph, terminal):
     def work():
         with watched(True, steps_bar, "work") as report:
@@ -134,16 +105,3 @@ def test_an_error_ends_the_bar(graph, terminal):
         train(graph, "sgc", hops=1, epochs=1, progress=True)
     assert "half" in terminal.getvalue()
     assert terminal.getvalue().count("\x1b[?25h") == 2  # the cursor is shown again after each
-
-
-def test_the_log_tells_what_was_done(graph, caplog, tmp_path):
-    with caplog.at_level(logging.DEBUG, logger="hoplite"):
-        result = train(graph, "sgc", hops=1, epochs=5)
-        (tmp_path / "mine.toml").write_text("[any]\nlr = [0.01, 0.1]\n")
-        search(graph, "sgc", grid=tmp_path / "mine.toml", seeds=1, epochs=2, out=tmp_path / "found")
-        propagate(graph, tmp_path / "store", hops=1)
-        explain(result.model, graph, graph.node_ids[0])
-    told = [(record.name, record.levelno) for record in caplog.records]
-    for name in ("hoplite.training", "hoplite.search", "hoplite.store"):
-        assert told.count((name, logging.INFO)) >= 2
-    assert all(record.name.startswith("hoplite.") for record in caplog.records)

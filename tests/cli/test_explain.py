@@ -34,12 +34,6 @@ def test_tables_and_page(folder):
     assert "hoplite explain lgc cora --node 1701 --out &#39;a page.html&#39;" in page
 
 
-def test_ids_and_names_of_tables(folder):
-    text = succeed("explain", "club-model", "club", "--node", "p3", cwd=folder)
-    assert "Node p3 of club is predicted blue by LGC" in text
-    assert "[b]town[/b]" in text
-
-
 def test_several_nodes(folder):
     options = ["--node", "p3", "p8", "--out", "why.html"]
     told = succeed("explain", "club-model", "club", *options, cwd=folder)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from hoplite import (
-    ConfigError,
     Graph,
     GraphError,
     TrainedModel,
@@ -193,22 +192,3 @@ def test_ids_may_be_numbers_or_their_texts(graphs):
     assert explainer.explain(103).to_dict()["node"]["id"] == 103
     with pytest.raises(GraphError, match=r"node is 3, which is not the id of a node"):
         explainer.explain(3)
-
-
-@pytest.mark.parametrize(
-    ("node", "options", "error", "sentence"),
-    [
-        (12, {}, GraphError, "node is 12 but the graph has 12 nodes"),
-        (-1, {}, GraphError, "pass an index from 0 to 11"),
-        (True, {}, GraphError, "node is True"),
-        (0, {"class_": "sheap"}, ConfigError, "Did you mean 'sheep'"),
-        (0, {"class_": 3}, ConfigError, "class_ is 3 but the model has 3 classes"),
-        (0, {"class_": "cow", "against": "crow"}, ConfigError, "against is 'crow'.*mean 'cow'"),
-        (0, {"class_": 1, "against": "cow"}, ConfigError, "is the explained class itself"),
-    ],
-)
-def test_mistakes(graphs, node, options, error, sentence):
-    graph = Graph(graphs().adjacency, graphs().features)  # whose nodes have no ids
-    trained = untrained(model_config("sgc", 1), graph, classes=("sheep", "cow", "goat"))
-    with pytest.raises(error, match=sentence):
-        explain(trained, graph, node, **options)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.explain.test_explain import CASES, untrained
 
-from hoplite import ConfigError, Graph, GraphError, TrainedModel, train
+from hoplite import Graph, TrainedModel, train
 from hoplite.explain import flips
 from hoplite.explain.exact import ExactModel
 from hoplite.explain.removals import Field, first_order_effects
@@ -185,22 +185,6 @@ def test_nothing_to_remove(graphs, hops):
     found = flips(untrained(model_config("lgc", hops), graph), graph, graph.node_ids[node])
     assert found.edges == found.nodes == Removals(0, 0, ())
     assert found.margin >= 0
-
-
-def test_mistakes(graphs):
-    graph = graphs()
-    trained, node = untrained(model_config("sgc", 1), graph), graph.node_ids[0]
-    with pytest.raises(ConfigError, match="budget is 0"):
-        flips(trained, graph, node, budget=0)
-    with pytest.raises(ConfigError, match="most is 0"):
-        flips(trained, graph, node, most=0)
-    with pytest.raises(GraphError, match="node is 99"):
-        flips(trained, graph, 99)
-    with pytest.raises(ConfigError, match="not linear"):
-        flips(TrainedModel(model_config("gcn"), {}, 5, ("a", "b", "c")), graph, node)
-    unlabelled = Graph(graph.adjacency, graph.features)
-    with pytest.raises(ConfigError, match="one class only"):
-        flips(untrained(model_config("sgc", 1), graph, classes=("a",)), unlabelled, 0)
 
 
 def test_flips_on_cora_are_confirmed(cora):

@@ -243,28 +243,6 @@ def test_pyg_as_people_have_it():
     assert hoplite.io.from_pyg(several).labels.tolist() == [[1, 1], [1, 1], [-1, -1]]
 
 
-def test_dgl():
-    dgl = pytest.importorskip("dgl")
-    import torch
-
-    rng = np.random.default_rng(1)
-    ends, weight = rng.integers(0, 9, (2, 25)), rng.uniform(0.1, 5, 25)
-    given = dgl.graph(tuple(torch.from_numpy(ends)), num_nodes=11)
-    given.ndata["feat"] = torch.arange(22.0).reshape(11, 2)
-    given.ndata["label"] = torch.arange(11) % 3 - 1
-    given.edata["weight"] = torch.from_numpy(weight)
-    dense = np.zeros((11, 11))
-    np.add.at(dense, tuple(ends), weight)
-    np.fill_diagonal(dense, 0)
-    graph = hoplite.open_data(given)
-    np.testing.assert_allclose(graph.adjacency.toarray(), np.maximum(dense, dense.T))
-    assert graph.labels.tolist() == (np.arange(11) % 3 - 1).tolist()
-    assert graph.split.note.startswith("stratified")
-    given.edata["kind"] = torch.arange(25) % 2
-    typed = hoplite.open_data(given, directed=True, type="kind")
-    assert list(typed.relation_weights) == ["0:out", "0:in", "1:out", "1:in"]
-
-
 def test_scipy_against_dense():
     rng = np.random.default_rng(2)
     dense = rng.uniform(0, 3, (12, 12)) * (rng.random((12, 12)) < 0.2)
@@ -325,16 +303,6 @@ def test_a_model_knows_its_structural_features(tmp_path):
     with pytest.warns(HopliteWarning, match="with other edges they have another meaning"):
         again = hoplite.open_data(tmp_path / "club.txt", prepare=model)
     np.testing.assert_allclose(model.predict_proba(again), wanted, atol=1e-5)
-
-
-def test_what_is_no_graph():
-    with pytest.raises(GraphError, match=r"graph is a dict; pass a Graph.*PyTorch Geometric"):
-        LGCClassifier({}).fit([0], [1])
-    with pytest.raises(DatasetError, match="source has type dict"):
-        hoplite.train({})
-    graph = Graph.from_edges([(0, 1)], np.eye(3), [0, 1, 0])
-    with pytest.raises(GraphError, match="a boolean mask of all 3 nodes"):
-        LGCClassifier(graph).fit([True, False], [0])
 
 
 def test_structural_features(graphs):

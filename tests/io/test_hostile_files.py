@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.io.test_hostile_tables import damaged
 
 from hoplite.errors import DatasetError, GraphError
 from hoplite.graph import Graph, Split
@@ -95,13 +96,7 @@ def test_damaged_files_are_read_or_refused(tmp_path_factory, write, read, data):
     folder = tmp_path_factory.mktemp("files")
     write(folder)
     path = data.draw(st.sampled_from(sorted(folder.iterdir())))
-    content = path.read_bytes()
-    for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(content)))
-        length = data.draw(st.sampled_from([0, 1, 1, 4, 40]))
-        new = data.draw(st.binary(max_size=8) | st.just(content[place : place + length][::-1]))
-        content = content[:place] + new + content[place + length :]
-    path.write_bytes(content)
+    path.write_bytes(damaged(path.read_bytes(), data))
     with contextlib.suppress(DatasetError, GraphError):
         read(folder)
 

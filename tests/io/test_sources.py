@@ -236,27 +236,28 @@ def server():
     data, bin_folder = folder / "data", binaries[-1].parent
     start = [*user, bin_folder / "initdb", "-D", data, "-U", "hoplite", "-A", "trust", "-E", "UTF8"]
     subprocess.run(start, check=True, capture_output=True, cwd=folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = ["-p", str(port), "-k", "", "-h", "127.0.0.1", "-F"]
-    command = [*user, bin_folder / "postgres", "-D", data, *options]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
+    process, ready = None, False
     try:
-        address = f"postgresql://hoplite@127.0.0.1:{port}/postgres"
-        for _ in range(300):
-            ready = [bin_folder / "pg_isready", "-h", "127.0.0.1", "-p", str(port)]
-            if subprocess.run(ready, capture_output=True, check=False).returncode == 0:
-                break
+        while not ready:
+            if process is None or process.poll() is not None:  # another took the port meanwhile
+                with socket.socket() as free:
+                    free.bind(("127.0.0.1", 0))
+                    port = str(free.getsockname()[1])
+                options = ["-p", port, "-k", "", "-h", "127.0.0.1", "-F"]
+                command = [*user, bin_folder / "postgres", "-D", data, *options]
+                process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
             time.sleep(0.1)
-        yield address
+            asked = [bin_folder / "pg_isready", "-h", "127.0.0.1", "-p", port]
+            ready = subprocess.run(asked, capture_output=True).returncode == 0
+        yield f"postgresql://hoplite@127.0.0.1:{port}/postgres"
     finally:
-        process.terminate()
-        process.wait(30)
+        if process is not None:
+            process.terminate()
+            process.wait(600)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_postgres(server, frames, expected):
+def test_postgres(server, frames, expected, tmp_path):
     from adbc_driver_postgresql import dbapi
 
     nodes, edges = (pa.Table.from_pandas(frame, preserve_index=False) for frame in frames)
@@ -274,11 +275,8 @@ def test_postgres(server, frames, expected):
         hoplite.load(server, nodes="nod")
     with pytest.raises(DatasetError, match="cannot be read"):
         hoplite.load(server, edges="SELECT nothing FROM edges")
-    store = hoplite.propagate(
-        server, Path(os.environ.get("TMPDIR", "/tmp")) / f"pg{os.getpid()}", hops=1
-    )
+    store = hoplite.propagate(server, tmp_path / "store", hops=1)
     np.testing.assert_allclose(store.read(0, 60, hops=[0])[0], expected.features, rtol=1e-6)
-    shutil.rmtree(store.folder)
 
 
 def test_a_server_that_is_not_there():

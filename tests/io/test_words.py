@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from tests.commands import hoplite as command
 
 import hoplite
 from hoplite import ConfigError, DatasetError, HopliteWarning, TrainedModel
-from hoplite.explain import explain
 from hoplite.io import import_tables
 from hoplite.io.disk_graph import DiskGraph
 from hoplite.io.extend import extend
@@ -199,30 +197,6 @@ def test_a_saved_model_prepares_new_nodes_with_its_own_terms(trained, tmp_path):
     assert table["id"].tolist() == ["x", "y", "z"]
     expected = hoplite.predict_table(model, whole)["probability"][-3:]
     np.testing.assert_allclose(table["probability"], expected, atol=1e-6)
-
-
-def test_explanations_name_the_word(trained):
-    folder, nodes, edges = trained
-    model = TrainedModel.load(folder / "model")
-    graph = hoplite.load((nodes, edges), prepare=model)
-    names = [part.name for part in explain(model, graph, "n0").summary().features.top]
-    words = [f'{NAME}: "{term}"' for term in model.preparation.fitted[-1].terms]
-    assert len(names) > 3
-    assert set(names) <= {*words, "age"}
-    run = command("explain", folder / "model", folder / "data", "--node", "n0", "--json")
-    assert run.returncode == 0, run.stderr
-    top = json.loads(run.stdout)["features"]["top"]
-    assert [part["name"] for part in top] == names
-    changes = explain(model, graph, "n0").changes()
-    assert changes.checked <= 1  # the age: the weight of a word is no cell of the table
-
-
-def test_a_model_refuses_features_of_other_terms(trained):
-    folder, nodes, edges = trained
-    model = TrainedModel.load(folder / "model")
-    other = hoplite.load((nodes, edges), terms=5)
-    with pytest.raises(hoplite.HopliteError, match="was prepared differently"):
-        model.predict(other)
 
 
 def test_graphs_on_disk_have_words_only_if_they_are_named(tmp_path):

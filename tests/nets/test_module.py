@@ -311,28 +311,6 @@ def test_modules_that_keep_edges_see_one_graph_each(graphs):
         np.testing.assert_allclose(found, by_hand(Cached(5, 3), weights, graph), atol=1e-10)
 
 
-def test_a_network_of_pyg_trains_as_in_a_loop_of_ones_own(graphs):
-    """torch_geometric.nn.models.GCN: the same first weights, dropout 0, the same two epochs."""
-    layers = pyg.layers()
-    graph = graphs(n=40, d=6, weighted=False)
-    options = {"lr": 0.02, "weight_decay": 5e-4, "dropout": 0.0, "epochs": 2, "hidden_channels": 16}
-    found = train(graph, layers.models.GCN, seeds=[4], **options)
-    assert found.model.config.model == "basic_gnn_gcn"
-    torch.manual_seed(4)
-    module = layers.models.GCN(6, 16, 2, 3).double()
-    x, edges, _ = parts(graph)
-    labels, nodes = torch.from_numpy(graph.labels), graph.split.train
-    optimizer = torch.optim.Adam(module.parameters(), lr=0.02, weight_decay=5e-4)
-    losses = []
-    for _ in range(2):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(module(x, edges)[nodes], labels[nodes])
-        loss.backward()
-        losses.append(loss.item())
-        optimizer.step()
-    np.testing.assert_allclose(found.runs[0].history["train_loss"], losses, rtol=1e-6)
-
-
 class Empty(Plain):
     """It has nothing to learn."""
 

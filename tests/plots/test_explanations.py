@@ -66,8 +66,3 @@ def test_names_are_text_in_every_picture(graph, trained, found):
     for name in ("&lt;b&gt;bold", "&lt;img", "&lt;i&gt;age", "&lt;u&gt;node", "&lt;script&gt;"):
         assert name in seen
     assert "x" * 100 not in seen  # long names are cut
-
-
-def test_no_colour_is_left_as_a_name(trained, found):
-    for figure in (found.plot(), trained["lgc"].plot_history()):
-        assert not re.search(r'"@[a-z]+(/[\d.]+)?"', figure.to_json())

@@ -25,18 +25,6 @@ def test_curves_are_the_history(graph, trained):
                 )
 
 
-def test_the_kept_epoch_and_the_stop_are_marked(trained):
-    (run,) = trained["lgc"].runs
-    figure = trained["lgc"].plot_history()
-    marks = {(t.name, t.yaxis): (t.x[0], t.y[0]) for t in figure.data if t.mode == "markers"}
-    for axis, what in (("y", "val_loss"), ("y2", "val_accuracy")):
-        place = marks[f"best epoch {run.best_epoch}", axis]
-        assert place == (run.best_epoch, run.history[what][run.best_epoch - 1])
-        stopped = (f"stopped after epoch {run.epochs}", axis) in marks
-        assert stopped == (run.epochs < 40) == run.stopped_early
-    assert {shape.x0 for shape in figure.layout.shapes} == {run.best_epoch}
-
-
 def test_settings_of_a_search(graph, tmp_path):
     (tmp_path / "mine.toml").write_text("[any]\nlr = [0.01, 0.1]\nhops = [0, 1]\n")
     found = search(

@@ -5,7 +5,7 @@ import pytest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, r2_score
 
-from hoplite import ConfigError, Graph, GraphError, HopliteError, Split, train
+from hoplite import ConfigError, Graph, GraphError, train
 from hoplite.engine.spectrum import basis_values
 from hoplite.tasks.evaluation import calibration_error
 
@@ -31,27 +31,6 @@ def test_a_curve_for_each_class(graph, trained):
     (density,) = (t for t in figure.data if t.name == "density")
     assert density.yaxis not in ("y", "y2")
     assert np.trapezoid(density.y, density.x) == pytest.approx(1, abs=0.02)
-
-
-def test_a_curve_for_each_relation(graph):
-    rng = np.random.default_rng(0)
-    arcs = Graph.from_edges(
-        rng.integers(0, 60, (200, 2)), rng.standard_normal((60, 3)), rng.integers(0, 2, 60),
-        directed=True, split=Split(range(0, 60, 2), range(1, 60, 4), range(3, 60, 4)),
-    )  # fmt: skip
-    found = train(arcs, "lgc", hops=2, epochs=3).model
-    hops = curves(found.plot_filter(), "y2")
-    assert set(hops) == {"out", "in"}
-    for row, curve in zip(found.filter_coefficients_, hops.values(), strict=True):
-        np.testing.assert_allclose(curve.y, row, rtol=1e-6)
-
-
-@pytest.mark.parametrize(("model", "why"), [("gcn", "no filter"), ("blocks", "maps_")])
-def test_models_without_one_filter_say_so(model, why, graph):
-    options = {"hidden": 4} if model == "gcn" else {"hops": 2}
-    found = train(graph, model, epochs=2, **options).model
-    with pytest.raises(ConfigError, match=why):
-        found.plot_filter()
 
 
 @pytest.mark.parametrize("nodes", ["train", "val", "test", "all", "mask"])
@@ -142,12 +121,3 @@ def test_several_labels_have_a_curve_each(graph):
             np.testing.assert_allclose(curve.y, true, rtol=1e-5)
             assert sum(int(one.split(", ")[-1]) for one in curve.customdata) == len(nodes)
         assert "<b>" not in "".join(curve.name for curve in curves)  # names are only text
-
-
-def test_without_plotly_one_sentence(trained, monkeypatch):
-    import hoplite.errors
-
-    monkeypatch.setattr(hoplite.errors, "find_spec", lambda name: None)
-    for draw in (trained["lgc"].plot_history, trained["lgc"].model.plot_filter):
-        with pytest.raises(HopliteError, match=r"needs plotly; run `pip install .*\[plot\]"):
-            draw()

@@ -291,17 +291,6 @@ def test_a_folder_of_another_choice_is_refused(graph, file, tmp_path):
         hoplite.auto(graph, trials=2, out=tmp_path / "other", **FEW)
 
 
-def test_hoplites_own_candidates():
-    trials, left_out = list_candidates()
-    assert not left_out
-    assert [one.position for one in trials] == list(range(1, len(trials) + 1))
-    families = list(dict.fromkeys(one.family for one in trials))
-    assert [one.family for one in trials[: len(families) - 1]] == families[:-1]  # one of each first
-    assert families[0] == "features alone"
-    assert trials[0].hops == 0
-    assert {one.model for one in trials} >= {"ppr", "lgc", "jacobiconv", "blocks"}
-
-
 def test_wrong_arguments(graph, tmp_path):
     for value in ("5x", "-3s", 0, math.nan, math.inf, True, None, "s", "1e5s", [3]):
         with pytest.raises(ConfigError, match="such as 60s, 5m or 1h"):

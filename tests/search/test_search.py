@@ -25,7 +25,7 @@ from hoplite import Graph
 from hoplite.errors import ConfigError, GraphError, HopliteError, SearchError
 from hoplite.search import FinishedTrial, Scores, SearchProgress, Trial, full_options, results
 from hoplite.search.executors import Processes, Threads
-from hoplite.search.results import rank, train_command
+from hoplite.search.results import rank
 from hoplite.search.run import file_facts, fingerprint, run_trials
 from hoplite.search.trials import FILE, SearchFile
 
@@ -206,12 +206,6 @@ def test_wrong_arguments(graph, tmp_path):
             hoplite.search(graph, "lgc", **FEW | options)
 
 
-def test_two_spellings_of_one_configuration_are_one(graph):
-    grid = {"basis": ["jacobi:1,1", "jacobi:1.0,1"], "lr": [0.1, 0.2]}
-    result = hoplite.search(graph, "lgc", grid=grid, seeds=1, epochs=2)
-    assert [one.position for one in sorted(result.ranking, key=lambda one: one.position)] == [0, 1]
-
-
 def test_two_stages(graph, tmp_path):
     """All configurations with the first seed, then the best with all seeds."""
     grid, seeds = tmp_path / "grid.toml", [4, 0, 7]
@@ -366,12 +360,3 @@ def _rows(path: Path) -> list[tuple]:
         return sorted(
             (*row[:5], str(json.loads(row[5])["scores"]), row[6]) for row in rows.fetchall()
         )
-
-
-def test_the_command_that_repeats_a_configuration():
-    defaults = full_options("lgc", {})
-    command = train_command("my data", "lgc", defaults | {"hops": 4, "bias": True}, 3, {})
-    assert command == "hoplite train 'my data' --model lgc --hops 4 --bias --seeds 3"
-    reading = {"split_seed": 2, "directed": True, "link": False, "id": None}
-    command = train_command("d", "lgc", defaults, 1, reading)
-    assert command == "hoplite train d --model lgc --split-seed 2 --directed --seeds 1"

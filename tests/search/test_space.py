@@ -12,7 +12,7 @@ from tests.examples import examples
 from hoplite.errors import ConfigError, GridError
 from hoplite.models import MODELS, LabelModel, all_settings, split_options
 from hoplite.nets.hlgc import GATES
-from hoplite.search.space import Distribution, parse_space, read_dimension, read_space
+from hoplite.search.space import parse_space, read_space
 
 CITATION = ("citeseer", "cora", "pubmed")
 
@@ -158,21 +158,6 @@ def test_fixed_options_replace_the_files():
         space.configurations("x", "lcg")
 
 
-@pytest.mark.parametrize(
-    ("model", "text", "message"),
-    [
-        ("lgc", "dropout = [0.5, 1.0]", r"dropout is 1\.0.*configuration: dropout = 1\.0"),
-        ("sgc", 'basis = "chebyshev"', "sgc has no basis"),
-    ],
-)
-def test_every_configuration_is_checked(model, text, message):
-    space = parse_space(f"[any]\n{text}", "mine")
-    with pytest.raises(ConfigError, match=rf"space mine, {model} on club.*{message}"):
-        space.configurations("club", model)
-    with pytest.raises(ConfigError, match=message):
-        space.sample("club", model, 2, seed=0)
-
-
 # Random draws
 
 OPEN = """
@@ -203,19 +188,6 @@ def test_draws_from_distributions():
     assert abs(sum(c["lr"] < 1e-3**0.5 for c in drawn) - 250) < 45
     assert drawn == parse_space(OPEN).sample("x", "lgc", 500, seed=1)
     assert drawn != parse_space(OPEN).sample("x", "lgc", 500, seed=2)
-
-
-def test_settings_of_names_or_numbers():
-    assert read_dimension("threshold", [0.3, "f1"], "[any]") == (0.3, "f1")
-    assert read_dimension("class_weight", ["none", "balanced"], "[any]") == ("none", "balanced")
-
-
-def test_whole_numbers_and_their_shares():
-    steep = Distribution(1, 3, log=True, integer=True)
-    expected = np.array([math.log(2), math.log(3 / 2), math.log(4 / 3)]) / math.log(4)
-    drawn = [steep.draw(np.random.default_rng(seed)) for seed in range(3000)]
-    np.testing.assert_allclose(np.bincount(drawn)[1:] / 3000, expected, atol=0.04)
-    assert all(type(one) is int for one in drawn)
 
 
 # Properties

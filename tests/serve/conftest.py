@@ -138,7 +138,7 @@ def serving(*words: Any, log: Path, **options: Any) -> Iterator[tuple[dict[str, 
     finally:
         if process.poll() is None:
             os.kill(process.pid, signal.SIGTERM)
-            process.wait(30)
+            process.wait(600)
 
 
 @pytest.fixture(scope="session")

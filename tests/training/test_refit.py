@@ -169,11 +169,11 @@ def test_a_refit_without_time_keeps_the_first_model(graphs, monkeypatch):
 
     def limited(*words, **more):
         calls.append(words)
-        with time_limit(-1.0 if len(calls) == 2 else 60.0, keep_best=True):
+        with time_limit(-1.0 if len(calls) == 2 else 1e9, keep_best=True):
             return trained(*words, **more)
 
     monkeypatch.setattr(module, "train_runs", limited)
-    with time_limit(60.0, keep_best=True):
+    with time_limit(1e9, keep_best=True):
         kept = hoplite.train(graph, "lgc", refit=True, **options).model
     assert len(calls) == 2
     for name, value in first.weights.items():

@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tests.commands import hoplite as command
 
 import hoplite
 from hoplite import ConfigError, TrainingConfig, machine, model_config
@@ -299,17 +298,6 @@ def test_other_refusals(graph, store):
         hoplite.train(graph, "lgc", epochs=1, memory="4GB")
     with pytest.raises(ConfigError, match="model is 'hlgc' but a cluster trains linear models"):
         hoplite.train(store, "hlgc", epochs=1, cluster="local:1")
-
-
-def test_the_command_takes_a_store(graph, store, tmp_path):
-    options = ["--model", "sgc", "--hops", 2, "--epochs", 4, "--seeds", 2, "--memory", "1GB"]
-    done = command("train", store.folder, *options, "--out", tmp_path / "model", "--json")
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
-    assert (summary["config"]["hops"], summary["config"]["dropout"]) == (2, 0)
-    model = hoplite.TrainedModel.load(tmp_path / "model")
-    expected = hoplite.train(graph, "sgc", hops=2, epochs=4, seeds=2, dropout=0)
-    np.testing.assert_allclose(model.logits(graph), expected.model.logits(graph), atol=1e-4)
 
 
 MEASURE = r"""
