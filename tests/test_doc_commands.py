@@ -148,7 +148,7 @@ class Programs:
 @pytest.fixture
 def reddit(monkeypatch, tmp_path):
     """A server that has a small Reddit."""
-    fetching = importlib.import_module("hoplite.io.reddit")
+    fetching = importlib.import_module("hoplite.io.datasets")
     monkeypatch.setenv("HOPLITE_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("no_proxy", "*")
     with Server() as server:

@@ -64,7 +64,7 @@ from hoplite.models import (
     register_model as register_model,
 )
 from hoplite.models.trained import TrainedModel as TrainedModel
-from hoplite.node_data import NodeData as NodeData
+from hoplite.graph import NodeData as NodeData
 from hoplite.predictions import predict_table as predict_table
 from hoplite.preparation import (
     Preparation as Preparation,

@@ -102,6 +102,11 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(sign in text for sign in _SHORTAGES)
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line without a full stop; its type if it says nothing."""
+    return next(iter(str(error).splitlines()), "").rstrip(".") or type(error).__name__
+
+
 def plural(count: int, noun: str) -> str:
     """
     >>> plural(1, "run"), plural(945, "run")

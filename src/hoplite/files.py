@@ -30,6 +30,8 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 import numpy as np
 
+from hoplite.errors import ConfigError, DatasetError, first_line
+
 LEFTOVER = re.compile(r"\..+\.(json|npy|npz|parquet)(\.[0-9a-f]{16})?\.tmp")  # temporary files
 CHECKSUM = "checksum"
 MAX_JSON = 1 << 28  # 256 MB: far more than any of these files needs
@@ -62,6 +64,33 @@ def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) ->
     except BaseException:
         os.close(handle)
         raise
+
+
+@contextlib.contextmanager
+def reading(
+    path: str | os.PathLike[str],
+    what: str,
+    advice: str = "",
+    damage: tuple[type[Exception], ...] = (ValueError,),
+) -> Iterator[None]:
+    """Within the block, a file that cannot be read, or its ``damage``, is a DatasetError.
+
+    >>> with reading("a.mtx", "Matrix Market file"):
+    ...     raise ValueError("it is empty")
+    Traceback (most recent call last):
+    hoplite.errors.DatasetError: a.mtx is not a valid Matrix Market file (it is empty).
+    """
+    end = f"; {advice}." if advice else "."
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DatasetError(f"{path} does not exist{end}") from error
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be opened: {error.strerror or error}.") from error
+    except ConfigError:
+        raise
+    except damage as error:
+        raise DatasetError(f"{path} is not a valid {what} ({first_line(error)}){end}") from error
 
 
 def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:

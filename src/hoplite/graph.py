@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from hoplite.csr import (
     CSR,
     NUMBERS,
     CsrMemory,
+    CsrRows,
     Fingerprint,
     adjacency_digest,
     as_array,
@@ -26,7 +29,6 @@ from hoplite.csr import (
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, nearest_hint, plural, some_of
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
-from hoplite.relations import Relation, check_relations, edge_relations, like
 
 if TYPE_CHECKING:
     from builtins import property as cached_property  # as NodeData has it
@@ -40,6 +42,7 @@ else:
     from hoplite.optional_deps import sparse as sp
 
 PARTS = ("train", "val", "test")
+OUT, IN = "out", "in"  # the relations of directed edges
 PIECE = 1 << 22  # numbers of X read at a time
 
 
@@ -121,6 +124,52 @@ class Split:
         return {part: int(getattr(self, part).size) for part in PARTS}
 
 
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """The edges of one direction or one type, each with an operator of its own.
+
+    A graph with R relations is filtered by one polynomial for each of them,
+
+        logits = c_0 X Theta + sum_r sum_{i=1..k} c_{r,i} p_i(S_r) X Theta (+ b)
+
+        S_r = shift I + sign N_r,    N_r = D_row^-1/2 (A_r + loop w_r I) D_column^-1/2
+
+    with S_r n x n, X n x d, Theta d x m and 1 + R k coefficients c. Hop 0 is X itself, whatever the
+    relation, so all of them share one c_0. A_r[v, u] is the weight of the arc by which v reads u,
+    w_r the mean weight of the relation's arcs, D_row and D_column the row and column sums of A_r +
+    loop w_r I; where one is 0, so is its D^-1/2. If A_r is symmetric, S_r is the operator of an
+    undirected graph. A_r is not negative, so ||N_r||_2 <= 1 (Schur's test: with B = A_r + loop w_r
+    I, x' N_r y = sum_{vu} B_vu (x_v / sqrt(row_v)) (y_u / sqrt(column_u)) <= ``|x| |y|``), and
+    powers of N_r cannot grow. Its eigenvalues may be complex; the transpose of A_r has the
+    transpose of S_r. The operator random_walk has N_r = D_row^-1 A_r instead, whose rows sum to 1,
+    or 0.
+
+    Of directed edges there are two relations: ``out`` (A, a node reads those that it points to) and
+    ``in`` (A transposed, it reads those that point to it).
+
+    ``adjacency`` A_r is (n, n) CSR; ``turned`` is its transpose, None if it is symmetric.
+
+    >>> (out, into) = relations_of(sp.csr_array([[0.0, 2.0], [0.0, 0.0]]), directed=True)
+    >>> out.name, into.name, into.adjacency.toarray().tolist(), out.loop_weight
+    ('out', 'in', [[0.0, 0.0], [2.0, 0.0]], 2.0)
+    """
+
+    name: str
+    adjacency: sp.csr_array
+    turned: sp.csr_array | None = None
+    loop_weight: float = 1.0  # w_r: the mean weight of the relation's arcs
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickled arrays are new and writable; make them read-only again."""
+        self.__dict__.update(state)
+        for name in ("adjacency", "turned"):
+            if state[name] is not None:
+                object.__setattr__(self, name, frozen(state[name]))
+
+    def with_loop_weight(self, weight: float) -> Relation:
+        return dataclasses.replace(self, loop_weight=weight)
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Graph(Described):
     """An undirected graph with node features and (some) node labels.
@@ -142,7 +191,7 @@ class Graph(Described):
     preparation : Preparation, optional
         How the features came from the columns of a table; a model that is trained here keeps it.
     relations : sequence of Relation, optional
-        Edges by direction or type, see :mod:`hoplite.relations`; ``adjacency`` has them all.
+        Edges by direction or type; ``adjacency`` has them all.
 
     A graph is never changed after construction, so copies are the graph itself.
 
@@ -222,7 +271,7 @@ class Graph(Described):
         names each edge twice means the same as one that names it once.
 
         ``directed`` keeps the direction, as relations ``out`` and ``in``; ``types``, a text per
-        edge, makes a relation of every type, or two. See :mod:`hoplite.relations`.
+        edge, makes a relation of every type, or two. See :class:`~hoplite.graph.Relation`.
 
         >>> arcs = Graph.from_edges([(0, 1), (1, 2)], np.eye(3), directed=True)
         >>> [relation.name for relation in arcs.relations]
@@ -298,11 +347,7 @@ class Graph(Described):
 
     def with_loop_weight(self, weight: float) -> Graph:
         """The same graph with another ``loop_weight``; files do not keep it."""
-        if weight == self.loop_weight:
-            return self
-        made = object.__new__(Graph)
-        made.__dict__.update(self.__dict__, loop_weight=weight)
-        return made
+        return self if weight == self.loop_weight else self._with(loop_weight=weight)
 
     @property
     def relation_weights(self) -> dict[str, float]:
@@ -312,7 +357,9 @@ class Graph(Described):
     def with_relations(self, weights: dict[str, float]) -> Graph:
         """The same graph with just these relations, of which some may have no edges yet."""
         made = object.__new__(Graph)
-        made.__dict__.update(self.__dict__, relations=like(self.relations, weights, self.num_nodes))
+        made.__dict__.update(
+            self.__dict__, relations=relations_like(self.relations, weights, self.num_nodes)
+        )
         return made
 
     def refuse_relations(self, what: str) -> None:
@@ -393,6 +440,12 @@ class Graph(Described):
     def with_node_ids(self, node_ids: Sequence[Any]) -> Graph:
         """The same graph with other names of its nodes."""
         return self._replace(node_ids=node_ids)
+
+    def _with(self, **changes: Any) -> Graph:
+        """A copy with other attributes, which are not checked."""
+        made = object.__new__(Graph)
+        made.__dict__.update(self.__dict__, **changes)
+        return made
 
     def _replace(self, **changes: Any) -> Graph:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -484,6 +537,207 @@ class Graph(Described):
             for name, figure in figures.items()
         ]
         return [Table(["label", *labels], rows)]
+
+
+class NodeData(Protocol):
+    """n nodes with d features each, (some) labels of m classes, and a split.
+
+    A graph in memory, a graph on disk and a hop store all answer these questions, so training,
+    prediction and explanation take any of them. :func:`hoplite.open_data` makes node data of what
+    a user names.
+
+    Attributes
+    ----------
+    name : str
+        What the data is called in reports.
+    num_nodes, num_features, num_classes : int
+        n, d and m.
+    class_names, feature_names : tuple of str
+        The names of the m classes, and of the d features; None if features have none.
+    labels : array
+        A row for every node, of one of the kinds of :mod:`hoplite.labels`.
+    split : Split
+        The nodes of training, validation and test.
+    node_ids : sequence or None
+        The names of the nodes; None where they are 0 .. n - 1.
+    preparation : Preparation or None
+        How X came from tables, if it did.
+    stored : StoredHops or None
+        The hop features, if they have been computed already.
+    adjacency_rows : CsrRows or None
+        The edge weights; None if they are not known any more.
+    loop_weight : float
+        The weight of the self-loops that operators add.
+    relation_weights : dict
+        That weight for each :class:`Relation`; files have none.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def num_features(self) -> int: ...
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def class_names(self) -> tuple[str, ...]: ...
+    @property
+    def feature_names(self) -> tuple[str, ...] | None: ...
+    @property
+    def labels(self) -> np.ndarray: ...
+    @property
+    def split(self) -> Split: ...
+    @property
+    def node_ids(self) -> Sequence[Any] | None: ...
+    @property
+    def preparation(self) -> Preparation | None: ...
+    @property
+    def stored(self) -> StoredHops | None: ...
+    @property
+    def adjacency_rows(self) -> CsrRows | None: ...
+    @property
+    def loop_weight(self) -> float: ...
+    @property
+    def relation_weights(self) -> dict[str, float]: ...
+
+    def feature_rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop`` (excluded) of X, dense and in float32."""
+        ...
+
+    def in_memory(self) -> Graph:
+        """All of it as a graph in memory; StoreError where only hop features are known."""
+        ...
+
+
+class GraphData(NodeData, Protocol):
+    """Node data with edges, of which hop features can be computed."""
+
+    @property
+    def adjacency_rows(self) -> CsrRows: ...
+
+    def fingerprint(self) -> Fingerprint:
+        """By which the graph is known again, wherever it is kept."""
+        ...
+
+
+class StoredHops(NodeData, Protocol):
+    """Node data whose hop features p_0(S) X .. p_k(S) X are known, in files of ``folder``.
+
+    k is ``hops``, ``operator`` and ``basis`` are the names of S and of the p_i, and
+    ``operator_rows`` is S in the form that the basis needs.
+    """
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def hops(self) -> int: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def basis(self) -> str: ...
+    @property
+    def operator_rows(self) -> CsrRows: ...
+
+    def require_complete(self) -> Any:
+        """StoreError, with the way to finish it, if a part is missing."""
+        ...
+
+    def read(self, start: int, stop: int, hops: Sequence[int] | None = None) -> np.ndarray:
+        """Rows ``start`` to ``stop`` (excluded) of ``hops``: float32 (hops, rows, d)."""
+        ...
+
+    def rows(
+        self, nodes: np.ndarray | Sequence[int], hops: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """The rows of ``nodes``, in that order: float32 (hops, len(nodes), d)."""
+        ...
+
+
+def relations_of(arcs: Any, *, directed: bool, prefix: str = "") -> tuple[Relation, ...]:
+    """The relations of ``arcs`` (n, n), whose entry (v, u) is the weight of the arc from v to u.
+
+    Two if they are ``directed``, and otherwise one, in which of two ways the larger weight counts.
+    """
+    matrix = checked_arcs(arcs)
+    if not directed:
+        matrix = checked_arcs(matrix.maximum(matrix.T))
+        return (Relation(prefix, frozen(matrix), None, mean_weight(CsrMemory(matrix))),)
+    turned, weight = frozen(sp.csr_array(matrix.T)), mean_weight(CsrMemory(matrix))
+    matrix = frozen(matrix)
+    names = [f"{prefix}:{way}" if prefix else way for way in (OUT, IN)]
+    return Relation(names[0], matrix, turned, weight), Relation(names[1], turned, matrix, weight)
+
+
+def edge_relations(
+    edges: np.ndarray, values: np.ndarray, nodes: int, *, summed: bool, directed: bool, types: Any
+) -> tuple[Relation, ...]:
+    """The relations of edges (e, 2) with these weights; none if neither is asked for.
+
+    Repeated ones are ``summed``, or count once. ``types`` are (e,) texts, or None.
+    """
+    if types is None and not directed:
+        return ()
+    if types is None:
+        named, codes = [""], np.zeros(len(edges), np.int64)
+    else:
+        texts = np.asarray([str(one).strip() for one in types], dtype=object)
+        if len(texts) != len(edges):
+            raise GraphError(
+                f"types has {len(texts):,} entries but there are {len(edges):,} edges."
+            )
+        if any(one is None or not str(one).strip() for one in types):
+            raise GraphError("types has a missing value; give every edge a type.")
+        found, codes = np.unique(texts.astype(str), return_inverse=True)
+        named = found.tolist()
+    relations: list[Relation] = []
+    for code, name in enumerate(named):
+        own = codes == code
+        ends = edges[own, 0], edges[own, 1]
+        arcs = sp.coo_array((values[own], ends), shape=(nodes, nodes)).tocsr()
+        if not summed:
+            arcs.data[:] = 1
+        relations += relations_of(arcs, directed=directed, prefix=name)
+    return tuple(relations)
+
+
+def types_of(names: Iterable[str]) -> list[str]:
+    """The types as the column of the edges has them, of the names of relations.
+
+    >>> types_of(["a:out", "a:in", "b:out", "b:in"]), types_of(["a", "b:out"])
+    (['a', 'b'], ['a', 'b:out'])
+    """
+    names, ways = list(names), (f":{OUT}", f":{IN}")
+    if all(name.endswith(ways) for name in names):
+        names = [name.rpartition(":")[0] for name in names]
+    return list(dict.fromkeys(names))
+
+
+def check_relations(relations: Sequence[Relation], nodes: int) -> tuple[Relation, ...]:
+    """GraphError unless they are of a graph of so many nodes, each with a name of its own."""
+    names = [relation.name for relation in relations]
+    if len(set(names)) < len(names):
+        raise GraphError("relations has a name twice; make the names unique.")
+    for relation in relations:
+        if relation.adjacency.shape != (nodes, nodes):
+            raise GraphError(
+                f"relation {relation.name!r} has shape {relation.adjacency.shape} but the graph "
+                f"has {nodes:,} nodes."
+            )
+    return tuple(relations)
+
+
+def relations_like(relations: Sequence[Relation], wanted: dict[str, float], nodes: int) -> Any:
+    """``relations`` in the order of ``wanted``, whose names have the weights of the self-loops.
+
+    One that is missing has no arcs, so that S_r is the identity, or 0 for the adjacency operator.
+    """
+    there = {relation.name: relation for relation in relations}
+    empty = frozen(sp.csr_array((nodes, nodes), dtype=np.float32))
+    return tuple(
+        there.get(name, Relation(name, empty)).with_loop_weight(weight)
+        for name, weight in wanted.items()
+    )
 
 
 def as_node_indices(nodes: Any, argument: str) -> np.ndarray:

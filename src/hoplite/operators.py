@@ -25,8 +25,7 @@ import numpy as np
 from hoplite.bases import Basis, find_basis
 from hoplite.csr import CsrMemory, CsrRows, row_ranges
 from hoplite.errors import ConfigError, check_choice
-from hoplite.graph import Graph
-from hoplite.relations import Relation
+from hoplite.graph import Graph, Relation
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -111,7 +110,7 @@ class Operator:
     def relation_matrix(
         self, relation: Relation, dtype: Any, basis: str | Basis = "monomial"
     ) -> sp.csr_array:
-        """S_r of :mod:`hoplite.relations` in the form that ``basis`` needs: n x n."""
+        """S_r of :class:`~hoplite.graph.Relation` in the form that ``basis`` needs: n x n."""
         turned = None if relation.turned is None else CsrMemory(relation.turned)
         loop = self.loop * relation.loop_weight
         return self._whole(CsrMemory(relation.adjacency), loop, dtype, basis, turned)

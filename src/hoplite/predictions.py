@@ -22,13 +22,12 @@ from hoplite.errors import (
     some_of,
 )
 from hoplite.files import atomic_write
-from hoplite.graph import PARTS
+from hoplite.graph import PARTS, NodeData
 from hoplite.io.array_files import all_integers
 from hoplite.io.convert import converted
 from hoplite.io.sources import Workspace, literal, quoted
 from hoplite.labels import distinct, known_labels
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts
-from hoplite.node_data import NodeData
 from hoplite.progress import Steps, steps_bar, watched
 
 ROWS = 1 << 16  # of the table at a time

@@ -26,6 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.errors import ConfigError, check_choice, nearest_hint, plural, some_of
+from hoplite.formatting import short
 from hoplite.labels import AUTO, TASK_WORDS, check_task
 
 SCALES = ("standard", "robust", "log", "none")
@@ -162,9 +163,10 @@ class TableOptions:
 
     @classmethod
     def only_for_tables(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of ``options`` that mean nothing to sources without named columns."""
-        general = {one.name for one in dataclasses.fields(cls) if one.metadata["general"]}
-        return {name: value for name, value in options.items() if name not in general}
+        """Those of ``options`` that are given and mean nothing to sources without columns."""
+        return {
+            name: value for name, value in options.items() if value is not None and name != "task"
+        }
 
     @classmethod
     def check_names(cls, options: Iterable[str], others: Iterable[str] = ()) -> None:
@@ -187,6 +189,14 @@ class TableOptions:
     def names(cls, *, reading: bool = False) -> list[str]:
         """Of the options; only of those that do not change X if ``reading``."""
         return [one.name for one in dataclasses.fields(cls) if one.metadata["reading"] >= reading]
+
+
+def refuse_options(source: Any, options: Mapping[str, Any]) -> None:
+    """ConfigError if options of tables are given for a source that has no columns."""
+    for name in TableOptions.only_for_tables(options):
+        raise ConfigError(
+            f"{name} is for node and edge tables, but {short(source)} is not a table; leave it out."
+        )
 
 
 class PreparedColumn(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):

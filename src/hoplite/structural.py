@@ -24,10 +24,9 @@ import scipy.sparse as sp
 from hoplite.config import check_flag, check_number
 from hoplite.csr import mean_weight
 from hoplite.errors import HopliteWarning
-from hoplite.graph import Graph
+from hoplite.graph import IN, OUT, Graph
 from hoplite.operators import find_operator
 from hoplite.preparation import Preparation
-from hoplite.relations import IN, OUT
 
 LOG_DEGREE = "log degree"
 LOG_DEGREES = (LOG_DEGREE, "log weighted degree")

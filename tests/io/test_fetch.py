@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from hoplite.cli import app
 from hoplite.errors import ConfigError, DatasetError
-from hoplite.io import fetch, load, reddit
-from hoplite.io.reddit import FILES, Archive, fetch_archive
+from hoplite.io import datasets, fetch, load
+from hoplite.io.datasets import FILES, Archive, fetch_archive
 
 
 def small_reddit() -> bytes:
@@ -99,7 +99,7 @@ def server(monkeypatch):
 
 
 def test_what_arrives_is_what_load_reads(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(reddit, "ARCHIVES", {"reddit": server.archive()})
+    monkeypatch.setattr(datasets, "ARCHIVES", {"reddit": server.archive()})
     monkeypatch.setenv("HOPLITE_DATA", str(tmp_path))
     told = []
     assert fetch("reddit", progress=lambda what, share: told.append(share)) == tmp_path / "reddit"
@@ -184,7 +184,7 @@ def test_folders_that_cannot_be_written(server, tmp_path):
 
 
 def test_the_command(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(reddit, "ARCHIVES", {"reddit": server.archive()})
+    monkeypatch.setattr(datasets, "ARCHIVES", {"reddit": server.archive()})
     words = ["datasets", "--fetch", "reddit", "--folder", str(tmp_path / "r"), "--json"]
     done = CliRunner().invoke(app, words)
     assert json.loads(done.stdout) == {"dataset": "reddit", "folder": str(tmp_path / "r")}

@@ -23,7 +23,7 @@ from hoplite.io import (
     read_npz,
     write_npz,
 )
-from hoplite.io.reddit import FILES
+from hoplite.io.datasets import FILES
 
 # a class may have no training node, in small and damaged files
 pytestmark = pytest.mark.filterwarnings("ignore::hoplite.errors.HopliteWarning")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hoplite import open_data
+from hoplite.config import EMBEDDED
 from hoplite.errors import DatasetError
 from hoplite.io import available, load
-from hoplite.io.formats import EMBEDDED
 
 PLANETOID = Path(__file__).resolve().parents[3] / "shared" / "data" / "planetoid"
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_datasets.py"

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from hoplite.errors import DatasetError
 from hoplite.io import load, load_reddit
-from hoplite.io.reddit import FILES, reddit_folders
+from hoplite.io.datasets import FILES, reddit_folders
 
 N, D = 40, 6
 NODES, GRAPH = FILES

@@ -96,7 +96,7 @@ def test_reddit_like_by_name(monkeypatch):
         calls.append((scale, seed))
         return reddit_like(scale, seed=seed)
 
-    monkeypatch.setattr(sys.modules["hoplite.io.load"], "reddit_like", record)
+    monkeypatch.setattr(sys.modules["hoplite.io.datasets"], "reddit_like", record)
     graph = load("Reddit-Like:0.005", seed=1)
     assert calls == [(0.005, 1)]
     assert graph.name == "reddit-like:0.005"

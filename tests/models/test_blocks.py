@@ -21,8 +21,8 @@ from hoplite.engine.evaluation import KeptHops, KeptRows, WeightsFirst
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
 from hoplite.explain import Explainer, flips
+from hoplite.graph import relations_of
 from hoplite.models import build_model
-from hoplite.relations import relations_of
 
 CHANNELS = ("", "random_walk", "renormalized,adjacency,random_walk", "random_walk,laplacian")
 GRAPHS = ("plain", "directed", "types")

@@ -30,7 +30,7 @@ def datasets(
     if folder is not None:
         raise ConfigError("requires --fetch with the name of a dataset.", "folder")
     from hoplite.io import available, obtainable  # only now: PyArrow takes a while
-    from hoplite.io.reddit import find_reddit
+    from hoplite.io.datasets import find_reddit
 
     embedded, others = available(), obtainable()
     place = find_reddit()

@@ -194,7 +194,7 @@ def collect_facts(*, works: bool) -> dict[str, dict[str, Any]]:
     }
     if works:
         from hoplite.engine.backend import get_num_threads, has_native, native
-        from hoplite.io.reddit import find_reddit
+        from hoplite.io.datasets import find_reddit
 
         loaded, reddit = native is not None and has_native(), find_reddit()
         facts["kernels"] = {

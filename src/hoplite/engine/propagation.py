@@ -1,6 +1,6 @@
 """The operators and features of one graph: what every evaluation of a filter reads.
 
-There is one matrix M_p for each relation of the graph (:mod:`hoplite.relations`) and each operator
+There is one matrix M_p for each :class:`~hoplite.graph.Relation` of the graph and each operator
 (channel) of the model, P in all; mostly P = 1. Their hops stand side by side, hop 0 shared:
 
     hops = X, p_1(M_1) X .. p_k(M_1) X, p_1(M_2) X .. p_k(M_2) X, ...    (1 + P k of n x d)

@@ -32,7 +32,7 @@ from hoplite.engine.sparse import SparseMatrix
 from hoplite.engine.standardize import Moments, Standardized
 from hoplite.errors import ConfigError, GraphError, StoreError, nearest_hint, some_of
 from hoplite.explain.summary import Output
-from hoplite.graph import Graph
+from hoplite.graph import Graph, NodeData, StoredHops
 from hoplite.labels import kind_of
 from hoplite.machine import format_bytes, release_memory, used_memory
 from hoplite.models import LinearModel, ModelConfig, Weights, build_model
@@ -48,7 +48,6 @@ from hoplite.models.alignment import (
 from hoplite.models.base import names_of
 from hoplite.models.neighbours import neighbour_weights
 from hoplite.models.trained import TrainedModel
-from hoplite.node_data import NodeData, StoredHops
 from hoplite.store import open_data
 from hoplite.tasks.base import Task
 

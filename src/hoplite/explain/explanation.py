@@ -59,9 +59,9 @@ from hoplite.explain.summary import (
     ThresholdPart,
 )
 from hoplite.formatting import Described, Description
+from hoplite.graph import NodeData
 from hoplite.machine import parse_bytes
 from hoplite.models.trained import TrainedModel
-from hoplite.node_data import NodeData
 from hoplite.tasks.base import Task
 
 if TYPE_CHECKING:

@@ -39,10 +39,9 @@ from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError
 from hoplite.explain.exact import ExactModel, NoRemovals, node_id, node_index
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
-from hoplite.graph import Graph
+from hoplite.graph import Graph, NodeData
 from hoplite.machine import parse_bytes
 from hoplite.models.trained import TrainedModel
-from hoplite.node_data import NodeData
 from hoplite.operators import find_operator
 from hoplite.progress import steps_bar, watched
 from hoplite.structural import links_among

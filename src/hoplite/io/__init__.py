@@ -7,18 +7,17 @@ from hoplite.io.convert import (
     from_networkx,
     from_pyg,
     from_scipy,
+    read_graphml,
     to_networkx,
     to_pyg,
 )
+from hoplite.io.datasets import available, fetch, load_reddit, obtainable, reddit_like, synthetic
 from hoplite.io.disk_graph import DiskGraph, write_disk_graph
 from hoplite.io.edge_list import read_edge_list, read_matrix_market
 from hoplite.io.extend import extend
-from hoplite.io.graphml import read_graphml
-from hoplite.io.load import available, load, obtainable
+from hoplite.io.load import load
 from hoplite.io.npz import read_npz, write_npz
-from hoplite.io.reddit import fetch, load_reddit
 from hoplite.io.splits import even_split, random_split, stratified_split
-from hoplite.io.synthetic import reddit_like, synthetic
 from hoplite.io.tables import import_tables, read_tables
 
 __all__ = [

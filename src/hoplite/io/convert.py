@@ -1,4 +1,4 @@
-"""Graphs of other libraries, which become a :class:`hoplite.Graph` and back.
+"""Graphs of other libraries and GraphML files, which become a :class:`hoplite.Graph`, and back.
 
 No library is imported here before an object of it is met. Those whose nodes have named columns
 (frames, NetworkX, igraph) become a node table and an edge table, so one set of rules holds: that of
@@ -8,9 +8,12 @@ No library is imported here before an object of it is met. Those whose nodes hav
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.parsers import expat
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,19 +27,23 @@ from hoplite.errors import (
     HopliteWarning,
     require_extra,
 )
-from hoplite.graph import PARTS, Graph, Split
+from hoplite.files import open_regular, reading
+from hoplite.graph import PARTS, Graph, Split, relations_of
 from hoplite.io.sources import STEMS, Workspace, frame_table, is_frame
 from hoplite.io.splits import masked_split, stratified_split
 from hoplite.io.tables import Reading, graph_of, require_columns, sorted_classes
 from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, kind_of, known_labels
 from hoplite.optional_deps import find, quiet
 from hoplite.preparation import TableOptions
-from hoplite.relations import relations_of
 from hoplite.structural import count_of_model, link_of_model, with_structural
 
 if TYPE_CHECKING:
     import torch
 
+MAX_XML = 1 << 30  # bytes of GraphML: NetworkX takes several times as much memory
+XML_DAMAGE = (
+    expat.ExpatError, AttributeError, KeyError, OverflowError, SyntaxError, TypeError, ValueError,
+)  # fmt: skip
 KNOWN = "a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames"
 
 
@@ -243,7 +250,7 @@ def from_frames(
     name : str, default "graph"
         Of the graph.
     directed, type
-        Keep the direction of edges; the column of their types. See :mod:`hoplite.relations`.
+        Keep the direction of edges; the column of their types (:class:`~hoplite.graph.Relation`).
     unknown_nodes, prepare, scale, gaps, categories
         How tables are read, as :func:`hoplite.io.read_tables` takes them.
 
@@ -372,6 +379,63 @@ def _column(values: Sequence[Any]) -> np.ndarray:
     found = np.empty(len(values), object)
     found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
     return found
+
+
+def read_graphml(path: str | Path, *, seed: int | None = None, **options: Any) -> Graph:
+    """Read one graph with NetworkX; attributes of nodes are columns, as in a node table.
+
+    ``label`` and ``split`` mean what they do there, ``id`` is not a feature, ``weight`` of an edge
+    is its weight; direction is ignored unless ``directed``, and ``type`` names the attribute of
+    edges that is their type. Keys have their defaults, and drawings (of yEd) are left out. Document
+    types, with their entities, are refused, and so are nested graphs.
+    """
+    require_extra("convert", "reading GraphML", "networkx")
+    import networkx
+
+    path = Path(path)
+    with reading(path, "GraphML file", damage=(networkx.NetworkXError, *XML_DAMAGE)), quiet():
+        graphs, nodes, attributes = _declared(path)
+        graph = networkx.read_graphml(path)
+        if graphs != 1:
+            raise ValueError(f"it has {graphs:,} graphs; give one")
+        if nodes != len(graph):
+            raise ValueError("a node is declared twice, or an edge names one that is not declared")
+    defaults = graph.graph.get("node_default", {})
+    for node, own in graph.nodes.items():
+        complete = {name: own.get(name, defaults.get(name)) for name in attributes}
+        graph.nodes[node].clear()
+        graph.nodes[node].update((k, value) for k, value in complete.items() if value is not None)
+    for *_, own in graph.edges(data=True):
+        own.update(graph.graph.get("edge_default", {}) | own)
+    graph.graph = {"name": path.stem}
+    try:
+        return networkx_graph(graph, seed=seed, **options)
+    except DatasetError as error:
+        raise DatasetError(f"in {path}: {error}") from error
+
+
+def _declared(path: Path) -> tuple[int, int, list[str]]:
+    """The number of graphs and of nodes, and the names of the nodes' attributes.
+
+    ValueError if the file declares a document type.
+    """
+    counts: Counter[str] = Counter()
+    names: dict[str, None] = {}
+
+    def start(element: str, about: dict[str, str]) -> None:
+        name = element.rpartition(" ")[2]
+        counts[name] += 1
+        if name == "key" and about.get("for", "all") in ("node", "all") and "attr.name" in about:
+            names[about["attr.name"]] = None
+
+    def refuse_doctype(*_: Any) -> None:
+        raise ValueError("it declares a document type, which GraphML does not need; remove it")
+
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.StartElementHandler, parser.StartDoctypeDeclHandler = start, refuse_doctype
+    with open_regular(path, MAX_XML) as file:
+        parser.ParseFile(file)
+    return counts["graph"], counts["node"], list(names)
 
 
 def to_networkx(graph: Graph) -> Any:

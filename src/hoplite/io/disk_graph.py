@@ -33,7 +33,7 @@ from hoplite.csr import (
 )
 from hoplite.errors import DatasetError
 from hoplite.files import read_json, write_json
-from hoplite.graph import Graph, Split
+from hoplite.graph import Graph, Split, cached_property
 from hoplite.io.array_files import (
     CSR_ARRAYS,
     ID_ENDS,
@@ -51,7 +51,6 @@ from hoplite.io.array_files import (
     write_npy,
 )
 from hoplite.io.splits import read_labels, read_split, write_split
-from hoplite.node_data import cached_property
 from hoplite.preparation import Preparation
 
 FILE, FEATURES, LABELS, SPLIT = "graph.json", "features.npy", "labels.npy", "split.npz"

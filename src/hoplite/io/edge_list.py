@@ -15,9 +15,8 @@ import numpy as np
 import psutil
 
 from hoplite.errors import DatasetError
-from hoplite.files import open_regular
+from hoplite.files import open_regular, reading
 from hoplite.graph import Graph
-from hoplite.io.formats import Format
 from hoplite.io.sources import Table, Workspace, csv_table, file_table, frame_table, table_files
 from hoplite.io.tables import EDGE_COLUMNS, INTEGER_TEXT, Reading, graph_of, id_sql, own_edges
 from hoplite.preparation import TableOptions
@@ -71,18 +70,16 @@ def read_matrix_market(
     labels, see :func:`graph_with_nodes`.
     """
     path = Path(path)
-    try:
-        with open_regular(path) as raw, io.BufferedReader(raw) as file:  # pyright: ignore[reportArgumentType]
-            n, edges = _matrix_entries(file)
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be opened: {error.strerror or error}.") from error
-    except ValueError as error:
-        reason = (str(error).splitlines() or [""])[0].rstrip(".")
-        raise DatasetError(f"{path} is not a valid Matrix Market file ({reason}).") from error
-    reading = Reading.of(prepare, own_edges(options))
+    with (
+        reading(path, "Matrix Market file"),
+        open_regular(path) as raw,
+        io.BufferedReader(raw) as file,  # pyright: ignore[reportArgumentType]
+    ):
+        n, edges = _matrix_entries(file)
+    rules = Reading.of(prepare, own_edges(options))
     with Workspace() as work:
         table = frame_table(work, edges, str(path))
-        return graph_with_nodes(work, path, table, lambda: range(1, n + 1), reading, seed)
+        return graph_with_nodes(work, path, table, lambda: range(1, n + 1), rules, seed)
 
 
 def graph_with_nodes(
@@ -193,20 +190,7 @@ def _matrix_entries(file: BinaryIO) -> tuple[int, dict[str, np.ndarray]]:
     return n, columns | ({"weight": numbers[:, 2]} if width == 3 else {})
 
 
-EDGE_LIST = Format(
-    "edge list (.csv, .tsv, .txt, .edges)",
-    lambda path: (
-        path.suffix in ENDINGS
-        and path.stem != "nodes"
-        and not path.stem.endswith(".nodes")
-        and path.is_file()
-    ),
-    lambda path, seed, _, **preparing: read_edge_list(path, seed=seed, **preparing),
-    columns=True,
-)
-MATRIX_MARKET = Format(
-    ".mtx",
-    lambda path: path.suffix == ".mtx" and path.is_file(),
-    lambda path, seed, _, **preparing: read_matrix_market(path, seed=seed, **preparing),
-    columns=True,
-)
+def is_edge_list(path: Path) -> bool:
+    """Whether a path names a file of edges, and not a node table."""
+    node_table = path.stem == "nodes" or path.stem.endswith(".nodes")
+    return path.suffix in ENDINGS and not node_table and path.is_file()

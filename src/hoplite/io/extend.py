@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning
-from hoplite.graph import Graph, Split
+from hoplite.graph import Graph, NodeData, Split
 from hoplite.io.array_files import all_integers
 from hoplite.io.sources import (
     STEMS,
@@ -32,7 +32,6 @@ from hoplite.io.sources import (
 )
 from hoplite.io.tables import NodeTable, Reading, check_tables, insert_ids, read_pairs
 from hoplite.labels import kind_of, known_labels
-from hoplite.node_data import NodeData
 from hoplite.preparation import Preparation, chosen_preparation
 from hoplite.structural import (
     links_among,

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import resources
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from hoplite.config import check_number
+from hoplite.config import NAMES, REDDIT, check_number
 from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
+from hoplite.formatting import short
 from hoplite.graph import Graph
-from hoplite.io.convert import KNOWN, converted
-from hoplite.io.edge_list import EDGE_LIST, MATRIX_MARKET
-from hoplite.io.formats import (
-    EMBEDDED,
-    NAMES,
-    REDDIT,
-    REDDIT_LIKE,
-    refuse_options,
-    refuse_split,
-    shortened,
+from hoplite.io.convert import KNOWN, converted, read_graphml
+from hoplite.io.datasets import (
+    GRAPH_FILE,
+    NODES_FILE,
+    has_reddit,
+    load_reddit,
+    named_dataset,
+    reddit_folders,
 )
-from hoplite.io.graphml import GRAPHML
-from hoplite.io.npz import NPZ, read_meta, read_npz
-from hoplite.io.reddit import REDDIT_FILES, find_reddit, load_reddit, reddit_folders
-from hoplite.io.sources import is_postgres, other_tables
-from hoplite.io.synthetic import REDDIT_SIZE, reddit_like
-from hoplite.io.tables import TABLES, read_tables
-from hoplite.preparation import TableOptions
+from hoplite.io.edge_list import is_edge_list, read_edge_list, read_matrix_market
+from hoplite.io.npz import EDGE_ARRAY, FEATURE_ARRAY, LABEL_ARRAY, read_npz
+from hoplite.io.sources import is_postgres, is_tables, other_tables
+from hoplite.io.splits import refuse_split
+from hoplite.io.tables import read_tables
+from hoplite.preparation import TableOptions, refuse_options
 from hoplite.structural import (
     count_of_model,
     link_of_model,
@@ -40,23 +36,62 @@ from hoplite.structural import (
     with_structural,
 )
 
-# The registry: the first format that recognises a path reads it.
-FORMATS = (TABLES, REDDIT_FILES, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
-CALLED = {"split_seed": "seed", "split_index": "split"}  # names of the command line
-
 
 @dataclass(frozen=True)
-class DatasetInfo:
-    """The sizes of a graph, known without loading it."""
+class Format:
+    """A file format, or a folder of files.
 
-    name: str
-    nodes: int
-    edges: int
-    features: int
-    classes: int
-    train: int
-    val: int
-    test: int
+    Parameters
+    ----------
+    what : str
+        What a path needs to be of the format, for messages: the files of a folder, or a suffix.
+    recognises : callable
+        Whether a path, which may not exist, is meant to be of the format; raises only OSError.
+    read : callable
+        Takes the path and returns the graph; DatasetError if a file is damaged or incomplete.
+    is_folder : bool, default False
+        Whether it is a folder.
+    splits : bool, default False
+        Whether a file may have several splits: then ``read`` takes ``split``, the number of one.
+    columns : bool, default False
+        Whether it may have to draw a split, and nodes have named columns: then ``read`` takes
+        ``seed``, ``prepare`` and the options of tables.
+    """
+
+    what: str
+    recognises: Callable[[Path], bool]
+    read: Callable[..., Graph]
+    is_folder: bool = False
+    splits: bool = False
+    columns: bool = False
+
+
+def _ends(suffix: str) -> Callable[[Path], bool]:
+    return lambda path: path.suffix == suffix and path.is_file()
+
+
+# The registry: the first format that recognises a path reads it.
+FORMATS = (
+    Format(
+        "nodes.csv and edges.csv (or .tsv, .csv.gz, .parquet, .jsonl, .xlsx), or a database",
+        is_tables,
+        read_tables,
+        is_folder=True,
+        columns=True,
+    ),
+    Format(f"Reddit's {NODES_FILE} and {GRAPH_FILE}", has_reddit, load_reddit, is_folder=True),
+    Format(
+        f".npz (written by Hoplite, or of {FEATURE_ARRAY}, {LABEL_ARRAY} and {EDGE_ARRAY})",
+        _ends(".npz"),
+        read_npz,
+        splits=True,
+        columns=True,
+    ),
+    Format(".graphml", _ends(".graphml"), read_graphml, columns=True),
+    Format(".mtx", _ends(".mtx"), read_matrix_market, columns=True),
+    Format("edge list (.csv, .tsv, .txt, .edges)", is_edge_list, read_edge_list, columns=True),
+)
+CALLED = {"split_seed": "seed", "split_index": "split"}  # names of the command line
 
 
 def load(
@@ -149,13 +184,9 @@ def _load(
     if name.partition(":")[0] in NAMES:
         refuse_options(name, {**options, "prepare": None})
         refuse_split(name, split)
-    if name in EMBEDDED:
-        with _embedded(name) as path:
-            return read_npz(path)
-    if name.partition(":")[0] == REDDIT_LIKE:
-        return reddit_like(_scale(name), seed=seed or 0)
-    if name == REDDIT and (folder := find_reddit()):
-        return load_reddit(folder)
+        graph = named_dataset(name, seed or 0)
+        if graph is not None:
+            return graph
     if is_postgres(source) or options.get("nodes") or options.get("edges"):
         refuse_split(source, split)
         return read_tables(source, seed=seed, **options)
@@ -163,8 +194,7 @@ def _load(
         return _load_path(source, seed, split, options)
     except OSError as error:  # a name too long for a file, a folder that is not ours to read
         raise DatasetError(
-            f"dataset {shortened(source)!r} cannot be read: {error.strerror or error}; "
-            "check the path."
+            f"dataset {short(source)!r} cannot be read: {error.strerror or error}; check the path."
         ) from error
 
 
@@ -175,12 +205,14 @@ def _load_path(
     if source != "":  # Path("") is the current folder
         for form in FORMATS:
             if form.recognises(path):
-                if not form.splits:
+                arguments: dict[str, Any] = {"seed": seed, **options} if form.columns else {}
+                if form.splits:
+                    arguments["split"] = split
+                else:
                     refuse_split(source, split)
                 if not form.columns:
                     refuse_options(source, {**options, "prepare": None})
-                    options = {}
-                return form.read(path, seed, split, **options)
+                return form.read(path, **arguments)
         if path.is_dir():
             needed = " or ".join(form.what for form in FORMATS if form.is_folder)
             tables = other_tables(path)
@@ -198,50 +230,7 @@ def _load_path(
             f"--fetch reddit` (1.4 GB, to {reddit_folders()[0]}), or give a folder that holds it."
         )
     raise DatasetError(
-        f"dataset {shortened(source)!r} is unknown and no such path exists; it must be "
+        f"dataset {short(source)!r} is unknown and no such path exists; it must be "
         f"{', '.join(NAMES)} or the path of a folder or file."
         f"{nearest_hint(source, NAMES)}"
     )
-
-
-def available() -> list[DatasetInfo]:
-    """The embedded graphs and their sizes.
-
-    >>> [info.name for info in available()]
-    ['cora', 'citeseer', 'pubmed']
-    """
-    found = []
-    for name in EMBEDDED:
-        with _embedded(name) as path:
-            meta = read_meta(path)
-        sizes = (meta.nodes, meta.edges, meta.features, meta.classes)
-        found.append(DatasetInfo(name, *sizes, **meta.split))
-    return found
-
-
-def obtainable() -> list[DatasetInfo]:
-    """The graphs that are known by name but not embedded: fetched or generated.
-
-    >>> [info.name for info in obtainable()]
-    ['reddit', 'reddit-like']
-    """
-    split = {"train": 153_431, "val": 23_831, "test": 55_703}
-    return [DatasetInfo(name, **REDDIT_SIZE, **split) for name in (REDDIT, REDDIT_LIKE)]
-
-
-def _scale(name: str) -> float:
-    """The number after ``reddit-like:``, or 1."""
-    _, colon, text = name.partition(":")
-    try:
-        return float(text) if colon else 1.0
-    except ValueError as error:
-        raise DatasetError(
-            f"dataset {shortened(name)!r} has no number after the colon; write {REDDIT_LIKE} or, "
-            f"for a hundredth of its nodes and edges, {REDDIT_LIKE}:0.01."
-        ) from error
-
-
-@contextlib.contextmanager
-def _embedded(name: str) -> Iterator[Path]:
-    with resources.as_file(resources.files("hoplite.io") / "data" / f"{name}.npz") as path:
-        yield path

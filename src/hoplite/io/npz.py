@@ -19,14 +19,20 @@ import scipy.sparse as sp
 
 from hoplite.csr import check_csr
 from hoplite.errors import ConfigError, DatasetError
-from hoplite.files import atomic_write, parse_json
+from hoplite.files import atomic_write, parse_json, reading
 from hoplite.graph import PARTS, Graph, Split
 from hoplite.io.array_files import NpzFile, npz_arrays
 from hoplite.io.columns import prepared_matrix
-from hoplite.io.formats import Format, refuse_options, refuse_split
-from hoplite.io.splits import masked_split, stratified_split
+from hoplite.io.splits import masked_split, refuse_split, stratified_split
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
-from hoplite.preparation import REFUSE, ListColumn, Preparation, TableOptions, chosen_preparation
+from hoplite.preparation import (
+    REFUSE,
+    ListColumn,
+    Preparation,
+    TableOptions,
+    chosen_preparation,
+    refuse_options,
+)
 
 FORMAT, VERSION = "hoplite-graph", 1
 LABELS = {CLASSES.task: "labels", NUMBERS.task: "label_values", SETS.task: "label_sets"}
@@ -60,19 +66,9 @@ class Meta:
 @contextlib.contextmanager
 def open_npz(path: str | os.PathLike[str], advice: str = "") -> Iterator[NpzFile]:
     """Open a ``.npz`` file; anything wrong within the block is a DatasetError with ``advice``."""
-    end = f"; {advice}." if advice else "."
-    try:
-        with npz_arrays(path) as file:
-            yield file
-    except FileNotFoundError as error:
-        raise DatasetError(f"{path} does not exist{end}") from error
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be opened: {error.strerror or error}.") from error
-    except ConfigError:
-        raise
-    except ValueError as error:  # a GraphError, too: the arrays do not make a graph
-        reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
-        raise DatasetError(f"{path} is not a valid graph file ({reason}){end}") from error
+    # a GraphError is a ValueError: the arrays do not make a graph
+    with reading(path, "graph file", advice), npz_arrays(path) as file:
+        yield file
 
 
 def read_npz(
@@ -136,15 +132,6 @@ def write_npz(path: str | os.PathLike[str], graph: Graph, *, row_normalize: bool
         _write_members(file, _arrays(graph, row_normalize))
 
 
-NPZ = Format(
-    f".npz (written by Hoplite, or of {FEATURE_ARRAY}, {LABEL_ARRAY} and {EDGE_ARRAY})",
-    lambda path: path.suffix == ".npz" and path.is_file(),
-    lambda path, seed, split, **options: read_npz(path, seed=seed, split=split, **options),
-    splits=True,
-    columns=True,
-)
-
-
 def _read_plain(
     file: NpzFile, seed: int | None, split: int | None, prepare: Any, options: dict[str, Any]
 ) -> Graph:
@@ -152,7 +139,7 @@ def _read_plain(
     given = {
         name: value
         for name, value in TableOptions.only_for_tables(options).items()
-        if value is not None and (name, value) != ("directed", False)
+        if (name, value) != ("directed", False)
     }
     for name in given:
         if name not in MATRIX_OPTIONS:

@@ -15,6 +15,7 @@ import numpy as np
 from hoplite.config import check_number
 from hoplite.errors import ConfigError
 from hoplite.files import atomic_write
+from hoplite.formatting import short
 from hoplite.graph import PARTS, Split, check_split
 from hoplite.io.array_files import NpyRows, npz_arrays
 from hoplite.labels import CLASSES, NUMBERS, kind_of, known_labels
@@ -147,6 +148,14 @@ def masked_split(
     chosen = (masks.get(part, none) for part in PARTS)
     parts = ((mask if mask.ndim == 1 else mask[:, column]).astype(bool) & known for mask in chosen)
     return Split(*parts, note=f"{note}, split {column} of 0 to {count - 1}" if count > 1 else note)
+
+
+def refuse_split(source: Any, split: int | None) -> None:
+    """ConfigError if ``split`` is given for a source that has at most one."""
+    if split is not None:
+        raise ConfigError(
+            f"split is {split}, but {short(source)} does not have several splits; leave it out."
+        )
 
 
 def write_split(path: str | os.PathLike[str], split: Split) -> None:

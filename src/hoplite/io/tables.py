@@ -43,13 +43,11 @@ from hoplite.io.columns import (
     whole_sql,
 )
 from hoplite.io.disk_graph import FILE, DiskGraph, is_disk_graph, write_rest
-from hoplite.io.formats import Format
 from hoplite.io.sources import (
     STEMS,
     Table,
     Workspace,
     is_postgres,
-    is_tables,
     open_tables,
     table_files,
 )
@@ -886,12 +884,3 @@ def _stamp(source: Any) -> list[list[Any]]:
 
 def _warn(sentence: str) -> None:
     warnings.warn(f"{sentence}.", HopliteWarning, stacklevel=3)
-
-
-TABLES = Format(
-    "nodes.csv and edges.csv (or .tsv, .csv.gz, .parquet, .jsonl, .xlsx), or a database",
-    is_tables,
-    lambda path, seed, _, **preparing: read_tables(path, seed=seed, **preparing),
-    is_folder=True,
-    columns=True,
-)

@@ -14,13 +14,11 @@ import scipy.sparse as sp
 from msgspec import Meta
 
 from hoplite.errors import ConfigError, HopliteWarning, ModelFileError, some_of
-from hoplite.graph import Graph
+from hoplite.graph import Graph, NodeData, StoredHops, types_of
 from hoplite.labels import CLASSES, kind_of, known_labels
 from hoplite.models import ModelConfig
-from hoplite.node_data import NodeData, StoredHops
 from hoplite.operators import find_operator
 from hoplite.preparation import Preparation, changes
-from hoplite.relations import types_of
 from hoplite.structural import log_degrees, with_log_degree
 
 LEFT_OUT = "left_out_classes"  # of a model's training: the graph's classes that it did not see

@@ -32,7 +32,7 @@ NEGLIGIBLE = 2.0**-16  # of the rounding error
 class LGC(LinearModel):
     """sum_i alpha_i p_i(S) X Theta, one learned coefficient per hop.
 
-    c_i = alpha_i; with relations alpha has 1 + R k values, see :mod:`hoplite.relations`.
+    c_i = alpha_i; with relations alpha has 1 + R k values, see :class:`~hoplite.graph.Relation`.
 
     >>> LGC.largest(2.0, LGC.Settings(hops=2)).tolist()
     [2.0, 2.0, 2.0]

@@ -27,8 +27,8 @@ import scipy.sparse as sp
 
 from hoplite.engine.features import Features
 from hoplite.errors import HopliteWarning, ModelFileError
+from hoplite.graph import NodeData
 from hoplite.models.alignment import NodeIndex
-from hoplite.node_data import NodeData
 
 
 def neighbour_weights(adjacency: sp.csr_array, nodes: np.ndarray) -> sp.csr_array:

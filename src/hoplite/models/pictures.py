@@ -33,8 +33,8 @@ from hoplite.tasks.evaluation import binned
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from hoplite.graph import NodeData
     from hoplite.models.trained import TrainedModel
-    from hoplite.node_data import NodeData
     from hoplite.training.results import TrainingResult
     from hoplite.training.scoring import ScoredRun
 

@@ -16,7 +16,7 @@ from hoplite.engine.backend import one_blas_thread
 from hoplite.engine.propagation import Propagation, part_names
 from hoplite.engine.standardize import Moments, Standardized
 from hoplite.errors import ConfigError, HopliteError, HopliteWarning
-from hoplite.graph import Graph, Split
+from hoplite.graph import Graph, NodeData, Split, StoredHops
 from hoplite.io.convert import converted
 from hoplite.labels import distinct
 from hoplite.machine import free_memory
@@ -39,7 +39,6 @@ from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
 from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
-from hoplite.node_data import NodeData, StoredHops
 from hoplite.preparation import Preparation
 from hoplite.tasks import DEFAULT_TASK, Conformal, Task, find_task
 from hoplite.tasks.conformal import nodes_needed

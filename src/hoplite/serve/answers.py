@@ -25,9 +25,9 @@ from hoplite.explain.changes import Cell, CellValue, find_cells, own_slopes
 from hoplite.explain.exact import label_text, open_rows, outputs_of, plain_float
 from hoplite.explain.summary import Changes, Summary, Threshold
 from hoplite.formatting import short
+from hoplite.graph import NodeData
 from hoplite.machine import VERSION, parse_bytes
 from hoplite.models.trained import TrainedModel
-from hoplite.node_data import NodeData
 from hoplite.preparation import DateColumn
 from hoplite.serve import schema
 from hoplite.tasks.base import Task

@@ -32,10 +32,9 @@ from hoplite.engine.polynomial import next_hop
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import HopliteWarning, StoreError, check_choice
 from hoplite.files import locked, remove_leftovers
-from hoplite.graph import Graph
+from hoplite.graph import Graph, GraphData
 from hoplite.io.array_files import CsrFiles, all_integers
 from hoplite.machine import format_bytes, parse_bytes, peak_memory, release_memory, used_memory
-from hoplite.node_data import GraphData
 from hoplite.operators import find_operator
 from hoplite.progress import steps_bar, watched
 from hoplite.store.blocks import Blocks, DamagedBlock, PanelRecord

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from hoplite.config import NAMES
 from hoplite.errors import ConfigError
-from hoplite.graph import Graph
+from hoplite.graph import Graph, GraphData, NodeData
 from hoplite.io import load
 from hoplite.io.convert import converted
 from hoplite.io.disk_graph import DiskGraph, is_disk_graph
 from hoplite.io.extend import extend_tables
-from hoplite.io.formats import NAMES, refuse_options
 from hoplite.io.sources import is_database, is_tables, table_bytes
 from hoplite.io.tables import import_tables
 from hoplite.labels import AUTO, check_task, kind_of
 from hoplite.machine import release_memory, used_memory
-from hoplite.node_data import GraphData, NodeData
+from hoplite.preparation import refuse_options
 from hoplite.store.manifest import FILE, GRAPH
 from hoplite.store.store import HopStore
 from hoplite.structural import log_degrees_of

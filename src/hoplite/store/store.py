@@ -15,10 +15,9 @@ import numpy as np
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, StoreError
-from hoplite.graph import Graph, Split
+from hoplite.graph import Graph, Split, cached_property
 from hoplite.io.array_files import ID_ENDS, IDS, StoredIds
 from hoplite.io.splits import read_labels, read_split
-from hoplite.node_data import cached_property
 from hoplite.store.blocks import Blocks, DamagedBlock
 from hoplite.store.graph_files import (
     FILES,

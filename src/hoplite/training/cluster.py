@@ -22,10 +22,10 @@ from hoplite.config import TrainingConfig
 from hoplite.engine.evaluation import Order
 from hoplite.errors import ConfigError, StoreError
 from hoplite.files import atomic_write
+from hoplite.graph import StoredHops
 from hoplite.machine import parse_bytes
 from hoplite.models.base import Weights
 from hoplite.models.linear import LinearModel
-from hoplite.node_data import StoredHops
 from hoplite.store import HopStore
 from hoplite.training.stored import (
     HopRows,

@@ -24,10 +24,9 @@ import numpy as np
 from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, HopliteWarning
-from hoplite.graph import Split
+from hoplite.graph import NodeData, Split
 from hoplite.models import ModelConfig, build_model
 from hoplite.models.alignment import check_neighbours
-from hoplite.node_data import NodeData
 from hoplite.tasks import Task
 from hoplite.training.folds import count_folds, cross_validate, hold_out
 from hoplite.training.limits import OutOfTimeError, keeps_best

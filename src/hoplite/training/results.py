@@ -18,6 +18,7 @@ from hoplite.engine.orders import Plan
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
 from hoplite.formatting import Described, Description, Table, printable
+from hoplite.graph import NodeData
 from hoplite.labels import AUTO, CLASSES, kind_of
 from hoplite.models import (
     HopBlocks,
@@ -39,7 +40,6 @@ from hoplite.models.pictures import (
 )
 from hoplite.models.settings import DEFAULT_MODEL, TABLE_OPTIONS
 from hoplite.models.trained import TrainedModel, split_facts
-from hoplite.node_data import NodeData
 from hoplite.progress import training_bar, watched
 from hoplite.store import open_data
 from hoplite.structural import with_log_degree

@@ -15,14 +15,13 @@ import numpy as np
 from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, HopliteWarning, check_choice
-from hoplite.graph import Graph
+from hoplite.graph import Graph, NodeData
 from hoplite.models import LabelModel
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.correct_smooth import CorrectSmooth
 from hoplite.models.fold_models import FoldModels
 from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.trained import SPLIT, TASK_STATE, TrainedModel, split_facts
-from hoplite.node_data import NodeData
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
 from hoplite.tasks.evaluation import best_temperature, temperatures_by_degree
 from hoplite.training.runs import RunResult, at_best

@@ -10,8 +10,7 @@ import numpy as np
 
 from hoplite.config import TrainingConfig
 from hoplite.errors import GraphError
-from hoplite.graph import PARTS
-from hoplite.node_data import NodeData
+from hoplite.graph import PARTS, NodeData
 from hoplite.tasks import Task
 
 WINDOW = 8  # segments whose rows are shuffled among each other

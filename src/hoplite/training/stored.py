@@ -43,11 +43,11 @@ from hoplite.engine.evaluation import (
 from hoplite.engine.features import Features
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
+from hoplite.graph import StoredHops
 from hoplite.machine import free_memory, parse_bytes, release_memory
 from hoplite.models.alignment import check_stored
 from hoplite.models.base import Weights
 from hoplite.models.linear import LinearModel
-from hoplite.node_data import StoredHops
 from hoplite.tasks import Task
 from hoplite.training.objective import Measured, Part
 from hoplite.training.sets import WINDOW
