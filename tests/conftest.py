@@ -54,6 +54,16 @@ def browser(chromium_options):
 
 
 @pytest.fixture(autouse=True, scope="module")
+def _busy_machine():
+    """A busy machine prints no lines about progress, and its workers are not given up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hoplite.progress.ESTIMATE_SECONDS", float("inf"))
+        patch.setattr("hoplite.progress.LINE_SECONDS", float("inf"))
+        patch.setattr("hoplite.cluster.PATIENCE", 600.0)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
 def _models_as_they_were():
     """What a file's tests make known, such as modules by their address, others must not meet."""
     known = dict(MODELS)
