@@ -2,9 +2,9 @@
 On a Dask cluster
 =================
 
-The hops of a store are computed by the workers of a Dask cluster: each does some columns of X,
-reads and writes the shared folder, and only names travel over the network. Workers may die; what
-they had is given to others. What comes out is what one process computes.
+Compute the hops of a store on a Dask cluster. Each worker takes some columns of X and reads and
+writes the shared folder; only file names are sent to the scheduler. If a worker dies, others take
+over its work. The result equals that of one process.
 """
 
 import os
@@ -23,9 +23,9 @@ graph = synthetic(
 )
 
 # %%
-# A scheduler and two workers, each a process of its own. On machines of yours that is
+# Start a scheduler and two workers, each in its own process. On your machines, run
 # ``dask scheduler`` and ``dask worker HOST:PORT --memory-limit 0``, with a folder that all of them
-# see. (``cluster="local:2"`` starts two workers here, and needs none of this.)
+# share. (``cluster="local:2"`` starts two local workers without these steps.)
 scratch = tempfile.TemporaryDirectory()
 folder = Path(scratch.name)
 with (
@@ -45,13 +45,13 @@ with (
 print(store)
 
 # %%
-# The same in this process, and compared to the bit:
+# Compute the same in this process, and compare every bit:
 alone = hoplite.propagate(graph, folder / "alone", hops=3)
 equal = np.array_equal(store.read(0, nodes), alone.read(0, nodes))
 print("the same numbers as from one process:", equal)
 
 # %%
-# Training from it is as from any store.
+# Train from the store as from any other:
 result = hoplite.train(store, "lgc", optimizer="lbfgs", lr=1, epochs=5)
 print(
     f"test {result.test_accuracy:.1%}, the largest class {result.baseline()['accuracy']:.1%}"

@@ -1,12 +1,12 @@
 """
-Explaining a decision
-=====================
+Explain a decision
+==================
 
-The models are linear, so a decision is a sum: of hops, of neighbours, of columns, to the last
-digit. Nothing is approximated, and nothing is left over.
+The models are linear, so a decision is an exact sum over hops, neighbours and columns. Nothing is
+approximated.
 
-Who will pay a loan back? The people here are drawn at random; income and age matter, and so do
-the people that they vouch for.
+Who will repay a loan? These people are generated: income and age matter, and so do the people they
+vouch for.
 """
 
 import numpy as np
@@ -43,55 +43,55 @@ result = hoplite.train(
     graph, "lgc", hops=2, operator="adjacency", bias=True, dropout=0, epochs=200
 )
 print(result)
-print(f"the larger class for all: {result.baseline('val')['accuracy']:.1%}")
+print(f"always the larger class: {result.baseline('val')['accuracy']:.1%}")
 
 # %%
-# Somebody is refused, and asks why.
+# An applicant is refused and asks why.
 scores = result.model.predict_proba(graph)[:, result.model.class_names.index("pays")]
 node = min(range(n), key=lambda node: abs(scores[node] - 0.35))
 person = graph.node_ids[node]
-print(f"{person} pays it back with a probability of {scores[node]:.0%}")
+print(f"{person} repays with a probability of {scores[node]:.0%}")
 
 # %%
-# What is explained is the lead of the predicted class over the other one: the difference of their
-# logits. Here are the hops, people and columns that give most to it.
+# The explanation is of the margin: the logit of the predicted class minus that of the other one.
+# These hops, people and columns contribute most to it:
 why = explain(result.model, graph, person)
 print(why)
 
 # %%
-# The parts add up. What is left is the rounding of 32-bit numbers.
-for kind, parts in (
+# The contributions add up to the margin. The residual is rounding of 32-bit numbers.
+for view, parts in (
     ("hops", why.by_hop),
     ("people", why.by_node),
     ("columns", why.by_feature),
 ):
     print(
-        f"{kind}: {why.constant:+.4f} {parts.sum():+.4f} = {why.constant + parts.sum():.4f}"
+        f"{view}: {why.constant:+.4f} {parts.sum():+.4f} = {why.constant + parts.sum():.4f}"
     )
-print(f"the model's own lead: {why.margin:.4f}, so the residual is {why.residual:.0e}")
+print(f"the model's margin: {why.margin:.4f}, so the residual is {why.residual:.0e}")
 
 # %%
-# What would change the decision? A value of the person itself, at exactly this number:
+# What would change the decision? Another value of one of the applicant's own columns:
 for change in why.changes().found:
     print(
         f"{change.name} {change.value} -> {change.to} {change.side}: {change.becomes}"
     )
 
 # %%
-# or a link, or a neighbour, that was not there. Every removal is computed, not estimated.
+# Or a link or a neighbour less. Every removal is computed, not estimated.
 found = flips(result.model, graph, person)
 for edge in found.edges.found[:3]:
     print(f"without the link {edge.source.id} - {edge.target.id}: {edge.becomes}")
 for node in found.nodes.found[:3]:
     print(f"without {node.node.id}: {node.becomes}")
 print(
-    f"{found.edges.checked} of {found.edges.of} links and {found.nodes.checked} people were tried"
+    f"{found.edges.checked} of {found.edges.of} links and {found.nodes.checked} people were checked"
 )
 
 # %%
-# The same as pictures: the columns,
+# Plot the contributions of columns,
 why.plot("features")
 
 # %%
-# and the people around:
+# and of the people nearby:
 why.plot("nodes")

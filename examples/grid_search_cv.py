@@ -2,8 +2,8 @@
 GridSearchCV and pipelines
 ==========================
 
-The estimators are scikit-learn's: samples are node numbers, the graph is an argument. So ``clone``,
-``GridSearchCV``, ``cross_val_score`` and pipelines work as they always do.
+The estimators follow scikit-learn: samples are node indices, and the graph is a parameter. So
+``clone``, ``GridSearchCV``, ``cross_val_score`` and pipelines work with them.
 """
 
 import os
@@ -25,8 +25,8 @@ nodes, test = graph.split.train, graph.split.test
 y, y_test = graph.labels[nodes], graph.labels[test]
 
 # %%
-# A grid with cross-validation on the 60 labelled nodes. Two threads share the graph, and need no
-# seconds to start, as the processes would that joblib takes by default:
+# Search a grid with cross-validation on the 60 labelled nodes. Two threads share the graph, and
+# start faster than joblib's processes:
 search = GridSearchCV(
     hoplite.LGCClassifier(graph, epochs=epochs, dropout=0, lr=0.2),
     {"hops": [2, 5, 10], "weight_decay": [1e-3, 1e-4]},
@@ -40,17 +40,17 @@ print(f"test {search.score(test, y_test):.1%}")
 
 # %%
 scores, spread = (search.cv_results_[f"{what}_test_score"] for what in ("mean", "std"))
-told = [
+names = [
     f"{p['hops']} hops, decay {p['weight_decay']:g}"
     for p in search.cv_results_["params"]
 ]
 figure = go.Figure()
-figure.add_bar(x=scores, y=told, orientation="h", error_x={"array": spread})
+figure.add_bar(x=scores, y=names, orientation="h", error_x={"array": spread})
 figure.update_layout(xaxis_title="cross-validated accuracy", xaxis_tickformat=".0%")
 figure
 
 # %%
-# Hop features as a step of a pipeline: whatever comes behind them learns from the neighbourhood.
+# Use hop features as a step of a pipeline: any classifier can then learn from the neighbourhood.
 for hops in (0, 4):
     pipeline = make_pipeline(
         hoplite.HopFeatures(graph, hops),

@@ -1,12 +1,12 @@
 """
-When neighbours are unlike
-==========================
+When neighbours differ
+======================
 
-Most graph networks smooth: they take neighbours for alike. In a graph of buyers and sellers, or
-of words that follow each other, they are not. A learned filter finds out by itself.
+Most graph networks smooth: they assume that neighbours are similar. In a graph of buyers and
+sellers, or of words that follow each other, they are not. A learned filter adapts.
 
-Graphs of three classes are drawn here, from one in which a tenth of the edges stay within a class
-to one in which nine tenths do. A third would be no information at all.
+These graphs have three classes; between 10 % and 90 % of their edges are within a class. At one
+third, the edges contain no information.
 """
 
 import os
@@ -20,10 +20,10 @@ small = os.environ.get("HOPLITE_EXAMPLES") == "small"  # the tests' size
 shares = (0.1, 0.9) if small else (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 # %%
-# Hop 0 alone is logistic regression without the graph; SGC smooths once; LGC learns a coefficient
-# for each of four hops, of any sign; hop blocks learn a whole map for each of two.
+# Hop 0 is logistic regression without the graph; SGC smooths once; LGC learns a coefficient of any
+# sign for each of four hops; hop blocks learn a linear map for each of two hops.
 models = {
-    "features alone": ("sgc", {"hops": 0}),
+    "only features": ("sgc", {"hops": 0}),
     "SGC, smooths": ("sgc", {"hops": 1}),
     "LGC, learns the filter": (
         "lgc",
@@ -31,7 +31,7 @@ models = {
     ),
     "hop blocks": ("blocks", {"hops": 2, "operator": "adjacency"}),
 }
-found = {name: [] for name in models}
+accuracies = {name: [] for name in models}
 coefficients = {}
 for share in shares:
     graph = synthetic(
@@ -54,25 +54,25 @@ for share in shares:
             epochs=10,
             **options,
         )
-        found[name].append(result.test_accuracy)
+        accuracies[name].append(result.test_accuracy)
         coefficients[name, share] = result.model.filter_coefficients_
 
 # %%
 # The settings are the same everywhere, so nothing is chosen on the test nodes.
-for name, accuracies in found.items():
-    print(f"{name:24}", *(f"{100 * one:5.1f}" for one in accuracies))
+for name, values in accuracies.items():
+    print(f"{name:24}", *(f"{100 * value:5.1f}" for value in values))
 
 # %%
-# What does LGC do where neighbours are unlike? It weighs even hops up (friends of friends,
-# who are alike again), and odd ones down.
+# What does LGC learn if neighbours differ? Large weights for even hops (neighbours of neighbours,
+# who are similar again), and small or negative ones for odd hops.
 for share in (shares[0], shares[-1]):
     values = coefficients["LGC, learns the filter", share]
     print(f"{share:.0%} within a class: coefficients {values.round(2)}")
 
 # %%
 figure = go.Figure()
-for name, accuracies in found.items():
-    figure.add_scatter(x=shares, y=accuracies, name=name, mode="lines+markers")
+for name, values in accuracies.items():
+    figure.add_scatter(x=shares, y=values, name=name, mode="lines+markers")
 figure.update_layout(
     xaxis_title="share of edges within a class",
     yaxis_title="test accuracy",

@@ -1,10 +1,10 @@
 """
-Probabilities that hold
-=======================
+Calibrated probabilities and prediction sets
+============================================
 
-Of the nodes to which a model gives 80 %, eight of ten should be right. And where one class is not
-certain, a set of classes can be: one that holds the true class for 90 % of the nodes, whatever the
-model is worth.
+Of the nodes that a model predicts with 80 %, eight in ten should be right. If one class is not
+certain, predict a set of classes that contains the true one for 90 % of the nodes, however good the
+model is.
 """
 
 import hoplite
@@ -12,11 +12,11 @@ import hoplite
 graph = hoplite.load("pubmed")
 
 # %%
-# One number, the temperature, is fitted on the validation nodes. It changes no prediction.
+# Calibration fits one number, the temperature, on the validation nodes. No prediction changes.
 options = {"hops": 2, "weight_decay": 1e-5, "dropout": 0, "lr": 0.2}
 plain = hoplite.train(graph, "sgc", **options)
-honest = hoplite.train(graph, "sgc", calibrate=True, **options)
-for name, result in (("as trained", plain), ("calibrated", honest)):
+calibrated = hoplite.train(graph, "sgc", calibrate=True, **options)
+for name, result in (("as trained", plain), ("calibrated", calibrated)):
     figures = result.metrics("test")
     print(
         f"{name}: accuracy {figures['accuracy'].mean:.1%}, calibration error "
@@ -24,26 +24,28 @@ for name, result in (("as trained", plain), ("calibrated", honest)):
     )
 
 # %%
-# Of the nodes that got a probability, how many are right? Before,
+# How many nodes of each predicted probability are right? Before calibration,
 plain.plot_reliability()
 
 # %%
 # and after:
-honest.plot_reliability()
+calibrated.plot_reliability()
 
 # %%
-# Sets by split conformal prediction. The promise is a probability over draws of validation nodes:
-# with 500 of them 90 % are 90 % give or take 1.3.
-model, test = honest.model, graph.split.test
+# Prediction sets come from split conformal prediction. The coverage is an average over draws of the
+# validation nodes: with 500 of them, 90 % means 90 ± 1.3 %.
+model, test = calibrated.model, graph.split.test
 truth = graph.labels[test]
 for coverage in (0.8, 0.9, 0.95):
     sets = model.prediction_sets(graph, coverage)[test]
     covered = sets[range(len(test)), truth].mean()
     size = sets.sum(axis=1).mean()
-    print(f"asked {coverage:.0%}: covered {covered:.1%}, {size:.2f} classes in a set")
+    print(
+        f"requested {coverage:.0%}: covered {covered:.1%}, {size:.2f} classes in a set"
+    )
 
 # %%
-# A node where the model is sure, and one where it is not:
+# One node of which the model is certain, and one of which it is not:
 sets = model.prediction_sets(graph, 0.9)
 for size in (1, 2):
     node = test[sets[test].sum(axis=1) == size][0]

@@ -2,8 +2,8 @@
 Labels as a signal
 ==================
 
-Features can be carried along edges, and so can labels: alone (label propagation), or after a model,
-to mend what it missed (Correct and Smooth).
+Labels can be propagated along edges, as features can: by themselves (label propagation), or after a
+model, to correct its errors (Correct and Smooth).
 """
 
 import os
@@ -13,12 +13,12 @@ import plotly.graph_objects as go
 import hoplite
 
 small = os.environ.get("HOPLITE_EXAMPLES") == "small"  # the tests' size
-found = {}
+results_of = {}
 for name in ("cora",) if small else ("cora", "citeseer", "pubmed"):
     graph = hoplite.load(name)
-    found[name] = {
-        "labels alone": hoplite.train(graph, "labelprop", hops=50, alpha=0.9),
-        "words alone": hoplite.train(graph, "sgc", hops=0, bias=True),
+    results_of[name] = {
+        "only labels": hoplite.train(graph, "labelprop", hops=50, alpha=0.9),
+        "only words": hoplite.train(graph, "sgc", hops=0, bias=True),
         "words, then labels": hoplite.train(
             graph, "sgc", hops=0, bias=True, correct_smooth=True
         ),
@@ -26,25 +26,27 @@ for name in ("cora",) if small else ("cora", "citeseer", "pubmed"):
     }
 
 # %%
-# Label propagation reads no word and learns nothing, so it takes a few milliseconds. It is the
-# first thing to try: if it does well, the edges say much.
-for name, results in found.items():
-    told = ", ".join(
+# Label propagation uses no words and learns nothing, so it takes milliseconds. Try it first: if it
+# does well, the edges are informative.
+for name, results in results_of.items():
+    accuracies = ", ".join(
         f"{how} {result.test_accuracy:.1%}" for how, result in results.items()
     )
-    print(f"{name}: {told}")
+    print(f"{name}: {accuracies}")
 
 # %%
-# Correct and Smooth carries the error at the labelled nodes to the others, then smooths. The
-# validation nodes decide how far, and whether at all; so it is never used against the evidence.
-for name, results in found.items():
+# Correct and Smooth propagates the errors at the labelled nodes to the others, then smooths. The
+# validation nodes decide how strongly, and whether at all.
+for name, results in results_of.items():
     print(f"{name}: {results['words, then labels'].model.correct_smooth.describe()}")
 
 # %%
 figure = go.Figure()
-for how in found["cora"]:
+for how in results_of["cora"]:
     figure.add_bar(
-        x=list(found), y=[found[name][how].test_accuracy for name in found], name=how
+        x=list(results_of),
+        y=[results[how].test_accuracy for results in results_of.values()],
+        name=how,
     )
 figure.update_layout(
     barmode="group", yaxis_title="test accuracy", yaxis_tickformat=".0%"

@@ -1,10 +1,10 @@
 """
-Reading a learned filter
-========================
+Read a learned filter
+=====================
 
-A filter multiplies the part of a signal at eigenvalue x of the graph's matrix S by p(x) = sum of
-c_i x^i. Eigenvalues near 1 are smooth signals, which neighbours share; those near -1 are rough. The
-coefficients are all that LGC learns besides its linear map, so one curve tells what it does.
+A filter multiplies the part of a signal at eigenvalue x of the operator S by p(x) = sum of c_i x^i.
+Eigenvalues near 1 belong to smooth signals, which neighbours share; those near -1 to rough ones.
+The coefficients are all that LGC learns besides its linear map, so one curve shows what it does.
 """
 
 import numpy as np
@@ -19,15 +19,15 @@ models = {
     "LGC, learned": hoplite.train(graph, "lgc", hops=10, lr=0.2).model,
 }
 lgc = models["LGC, learned"]
-print("what LGC learned:", lgc.filter_coefficients_.round(2))
+print("coefficients of LGC:", lgc.filter_coefficients_.round(2))
 
 # %%
-# (If all of them are negative, so is the map behind them: only their product counts.)
+# (If all of them are negative, the linear map has the opposite sign: only the product matters.)
 lgc.plot_filter()
 
 # %%
-# Beside two filters that are fixed: the responses, each divided by its value at 1, and in grey
-# where the eigenvalues of Cora are, since a filter matters only there.
+# Compare it with two fixed filters. Each response is divided by its value at 1; the grey area shows
+# the density of Cora's eigenvalues, because a filter matters only there.
 eigenvalues, density = hoplite.spectral_density(graph)
 figure = go.Figure()
 figure.add_scatter(
@@ -44,8 +44,8 @@ figure.update_layout(xaxis_title="eigenvalue: rough to smooth", yaxis_title="res
 figure
 
 # %%
-# All of them keep what is smooth: papers cite papers of their own field. How much of the rough half
-# is left, as a share of the whole (in the square)?
+# All of them keep smooth signals, because papers cite papers of their own field. How much of the
+# power comes from the rough half of the spectrum?
 for name, model in models.items():
     power = density * hoplite.frequency_response(model, eigenvalues) ** 2
     print(
@@ -53,7 +53,7 @@ for name, model in models.items():
     )
 
 # %%
-# The filter is what the model computes: the coefficients, evaluated by hand, are the response.
-by_hand = np.polynomial.polynomial.polyval(eigenvalues, lgc.filter_coefficients_)
-difference = np.abs(by_hand - hoplite.frequency_response(lgc, eigenvalues)).max()
-print(f"largest difference to the polynomial by hand: {difference:.0e}")
+# The response is the polynomial of the coefficients, here evaluated with NumPy.
+polynomial = np.polynomial.polynomial.polyval(eigenvalues, lgc.filter_coefficients_)
+difference = np.abs(polynomial - hoplite.frequency_response(lgc, eigenvalues)).max()
+print(f"largest difference from NumPy's polynomial: {difference:.0e}")

@@ -2,8 +2,8 @@
 Many runs at once
 =================
 
-A run is one training on one thread, so that a machine with N cores trains N settings or seeds at a
-time. No run sees another, and each gives what it gives alone.
+A run is one training on one thread, so a machine with N cores trains N settings or seeds at a time.
+Runs are independent: each gives the same result as by itself.
 """
 
 import os
@@ -44,23 +44,23 @@ one_by_one = (time.perf_counter() - began) * len(runs) / seeds
 print(f"{len(runs)} runs at once: {at_once:.1f} s; one by one about {one_by_one:.1f} s")
 
 # %%
-# The same runs, alone and together:
+# The same runs, by themselves and together:
 for one, same in list(zip(alone, together, strict=False))[:2]:
     print(
         f"best validation accuracy {one.best('val_accuracy'):.4f} {same.best('val_accuracy'):.4f}"
     )
 
 # %%
-# ``hoplite.search`` does this for a grid, in several threads, and keeps every trial in a file:
-# killed, the same call goes on. It chooses on validation and reads the test nodes once.
+# ``hoplite.search`` does this for a grid and stores every trial in a file, so the same call
+# continues after an interruption. It chooses on validation and reads the test nodes once.
 grid = {"hops": [5, 10], "lr": [0.2, 0.05], "weight_decay": [5e-3, 5e-4, 5e-5]}
 with tempfile.TemporaryDirectory() as folder:
-    found = hoplite.search(
+    result = hoplite.search(
         graph, "lgc", grid=grid, epochs=epochs, seeds=seeds, out=Path(folder) / "search"
     )
-print({name: found.best.options[name] for name in ("hops", "lr", "weight_decay")})
-print(f"validation {found.best.val_mean:.1%}, test {found.test_accuracy:.1%}")
+print({name: result.best.options[name] for name in ("hops", "lr", "weight_decay")})
+print(f"validation {result.best.val_mean:.1%}, test {result.test_accuracy:.1%}")
 
 # %%
-# All twelve settings, by their validation accuracy:
-found.plot()
+# All twelve settings by validation accuracy:
+result.plot()

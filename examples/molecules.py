@@ -2,8 +2,8 @@
 Molecules: which atoms decide
 =============================
 
-Whole graphs are classified by how often each pattern of atoms occurs in them, and every prediction
-splits exactly into its atoms. The molecules are made here, so that the truth is known.
+Classify molecules by how often each pattern of atoms occurs in them, and split every prediction
+exactly into contributions of atoms. The molecules are generated, so the truth is known.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ import hoplite
 from hoplite import Graph, GraphSet
 
 # %%
-# A molecule is a chain of carbon with a few oxygens. One in two has a nitro group, a nitrogen with
-# two oxygens, and is toxic; nitrogen or oxygen alone mean nothing.
+# A molecule is a chain of carbon with some nitrogen and oxygen. Half of them have a nitro group, a
+# nitrogen with two oxygens, and are toxic; nitrogen or oxygen by themselves are harmless.
 rng = np.random.default_rng(0)
 ELEMENTS = ["C", "N", "O"]
 
@@ -43,14 +43,14 @@ graphs = GraphSet.from_graphs(
 graphs
 
 # %%
-# Colours of depth 1 are an atom with its neighbours, of depth 2 the atoms around these, too. All
-# molecules train, and folds of them judge: colours that a fold has alone do not count there.
+# A colour of depth 1 describes an atom and its neighbours, one of depth 2 also their neighbours.
+# All molecules are used for training, and the scores are out-of-fold.
 result = hoplite.train_graphs(graphs, "colours", depth=2)
 result
 
 # %%
-# Which atoms make ``M1`` toxic? Blue ones speak for the class, orange ones against it, and their
-# parts add up to the lead of the class.
+# Which atoms make ``M1`` toxic? Blue atoms support the class, orange ones oppose it, and the
+# contributions add up to the margin.
 why = hoplite.explain_graph(result.model, graphs, "M1")
-print(f"lead {why.logit:.3f} = {why.constant:.3f} + atoms {why.by_node.sum():.3f}")
+print(f"margin {why.logit:.3f} = {why.constant:.3f} + atoms {why.by_node.sum():.3f}")
 why

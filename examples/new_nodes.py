@@ -1,9 +1,9 @@
 """
-New nodes next week
-===================
+Predict new nodes
+=================
 
-A model labels nodes that came after its training, without training again. Here 300 papers of Cora
-are taken away, a model learns from the rest, and then they arrive, with their citations.
+A model predicts nodes that were added after training, without retraining. Here a model is trained
+without 300 of Cora's papers, which are then added with their citations.
 """
 
 import numpy as np
@@ -17,8 +17,8 @@ late = cora.split.test[-300:]
 old = np.setdiff1d(np.arange(cora.num_nodes), late)
 
 # %%
-# As tables: a paper has an id, a list of numbers for its words, a label and a part of the split.
-# Any other columns would do as well.
+# Write tables: a paper has an id, a list of numbers for its words, a label and its part of the
+# split. Other columns would work as well.
 words = cora.features.toarray()
 part = np.full(cora.num_nodes, None)
 for name in ("train", "val", "test"):
@@ -42,36 +42,35 @@ def citations(chosen):
 
 
 # %%
-# This week: the old papers, and a model of them.
+# This week: train on the old papers.
 graph = hoplite.io.from_frames(papers(old), citations(~is_late), scale="none")
 model = hoplite.train(graph, "lgc", hops=10, lr=0.2).model
 print("this week:", graph)
 
 # %%
-# Next week: 300 papers without a label, and the citations among them and to the old ones. The new
-# nodes are the last ones of the grown graph; nothing is fitted again.
-grown = hoplite.io.extend(graph, (papers(late, known=False), citations(is_late)))
-fields = model.predict(grown)[-len(late) :]
-print("next week:", grown)
+# Next week: add 300 papers without labels, with citations among them and to old papers. The new
+# nodes come last in the extended graph; nothing is fitted again.
+extended = hoplite.io.extend(graph, (papers(late, known=False), citations(is_late)))
+fields = model.predict(extended)[-len(late) :]
+print("next week:", extended)
 
 # %%
-# How well are they labelled? Their true fields are known here.
+# How many predictions are right? The true fields are known here.
 names = np.array(model.class_names)
 truth = np.array(cora.class_names)[cora.labels[late]]
-print(f"right: {(names[fields] == truth).mean():.1%} of the new papers")
+print(f"correct: {(names[fields] == truth).mean():.1%} of the new papers")
 
-lonely = hoplite.io.extend(
+isolated = hoplite.io.extend(
     graph, (papers(late, known=False), None)
-)  # without a citation
-alone = model.predict(lonely)[-len(late) :]
-print(f"by their words alone: {(names[alone] == truth).mean():.1%}")
+)  # without citations
+alone = model.predict(isolated)[-len(late) :]
+print(f"correct by words only: {(names[alone] == truth).mean():.1%}")
 
 # %%
-# The answer is that of the whole graph, had it been there from the start: to the last bits of a
-# 32-bit number.
+# The predictions are those of the complete graph, up to rounding of 32-bit numbers.
 table = hoplite.io.from_frames(
     pa.concat_tables([papers(old), papers(late)]), citations(slice(None)), prepare=model
 )
-difference = np.abs(model.logits(grown) - model.logits(table)).max()
+difference = np.abs(model.logits(extended) - model.logits(table)).max()
 print(f"largest difference of a logit: {difference:.0e}")
 model.plot_confusion(table, np.arange(len(old), table.num_nodes))

@@ -3,10 +3,10 @@ Write your own model
 ====================
 
 A model is one class: its settings, the coefficients of the hops, and their derivative. Training,
-searches, the command line, files, stores and explanations then know it.
+searches, the command line, saved models, stores and explanations then support it.
 
-This one keeps a learned share w of a node's own features, and lets the rest fade with every hop:
-c_0 = w and c_i = (1 - w) q^i.
+This one learns a weight w of a node's own features, and the other hops decay: c_0 = w and
+c_i = (1 - w) q^i.
 """
 
 from dataclasses import dataclass
@@ -27,48 +27,46 @@ class Damped(LinearModel):
     class Settings(
         PolynomialSettings
     ):  # hops, operator, bias and standardize are inherited
-        damping: float = number_setting(
-            0.5, "Share of a signal that is left after a hop.", 0, 1
-        )
+        damping: float = number_setting(0.5, "Decay per hop.", 0, 1)
 
     def initial_filter(self, rng):
-        """First values of what is learned besides Theta."""
+        """Initial weights of the filter."""
         return {"share": np.array(0.5)}
 
     def coefficients(self, weights):
         """c_0 .. c_k: (k + 1,)."""
-        return np.append(weights["share"], (1 - weights["share"]) * self.fading)
+        return np.append(weights["share"], (1 - weights["share"]) * self.decay)
 
     def coefficients_vjp(self, weights, gradient):
-        """The gradient by each weight of the filter, from that by c: (k + 1,)."""
-        return {"share": gradient[0] - gradient[1:] @ self.fading}
+        """The gradient with respect to the weights, from that with respect to c, (k + 1,)."""
+        return {"share": gradient[0] - gradient[1:] @ self.decay}
 
     @property
-    def fading(self):
+    def decay(self):
         """q, q^2, .. q^k."""
         return self.config.damping ** np.arange(1, self.config.hops + 1)
 
 
 # %%
-# It trains like any other, its setting among the options.
+# Train it like any other model, with its setting as an option:
 graph = hoplite.load("cora")
 for damping in (0.2, 0.5, 0.8):
     result = hoplite.train(graph, "damped", hops=5, damping=damping, lr=0.2, epochs=100)
     share = float(result.model.weights["share"])
     print(
-        f"damping {damping}: validation {result.val_accuracy:.1%}, own share {share:+.2f}"
+        f"damping {damping}: validation {result.val_accuracy:.1%}, learned weight {share:+.2f}"
     )
 
 # %%
-# The last one is the best on validation, so its test figure is read:
+# The last one is the best on validation, so read its test score:
 print(f"test {result.test_accuracy:.1%}")
 print("coefficients:", result.model.filter_coefficients_.round(3))
 
 # %%
-# Its explanations are exact, without a line for them.
+# Explanations are exact, without further code:
 why = explain(result.model, graph, 1701)
-print(f"{why.class_}: {why.by_hop.sum():.4f} from the hops, {why.margin:.4f} in all")
+print(f"{why.class_}: {why.by_hop.sum():.4f} from the hops, {why.margin:.4f} in total")
 
 # %%
-# So are its pictures.
+# Plots work, too:
 result.plot_filter(density=True)

@@ -2,9 +2,8 @@
 Your own tables of graphs
 =========================
 
-Three tables, ``graphs``, ``nodes`` and ``edges``, with a column ``graph`` in each, are all that a
-model of whole graphs needs. Here every graph is a discussion, its nodes are people, and an edge is
-an answer.
+A set of graphs is three tables, ``graphs``, ``nodes`` and ``edges``, each with a column ``graph``.
+Here every graph is a discussion, its nodes are people, and an edge is a reply.
 """
 
 import tempfile
@@ -16,7 +15,7 @@ import pandas as pd
 import hoplite
 
 # %%
-# In a question and its answers everybody talks to one person; in a debate, to each other.
+# Under a question, everybody replies to one person; in a debate, people reply to each other.
 rng = np.random.default_rng(0)
 graphs, nodes, edges = [], [], []
 for number in range(200):
@@ -36,7 +35,7 @@ tables = {
 print(tables["nodes"].head(3).to_string(index=False))
 
 # %%
-# A folder of files, a database or the frames themselves are read alike: numbers are scaled and text
+# Load a folder of files, a database or the data frames themselves: numbers are scaled and text
 # becomes one-hot columns, fitted to the nodes of training graphs.
 scratch = tempfile.TemporaryDirectory()
 for name, table in tables.items():
@@ -45,12 +44,12 @@ data = hoplite.load_graphs(scratch.name, seed=0, scale="log")
 data
 
 # %%
-# Without a model several families are tried, and the validation graphs choose.
+# Without a model, several families are tried, and the validation graphs choose:
 result = hoplite.train_graphs(data)
 result
 
 # %%
-# A model is saved and used as that of nodes; new discussions are prepared as those of the training.
+# Save and load the model; new discussions are prepared as in training.
 result.model.save(Path(scratch.name) / "model")
 model = hoplite.GraphModel.load(Path(scratch.name) / "model")
 some = data.select(data.split.test[:5])

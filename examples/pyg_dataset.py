@@ -2,8 +2,8 @@
 A PyTorch Geometric dataset
 ===========================
 
-A ``Data`` object goes into ``hoplite.train`` as it is, masks too. And a network of PyTorch
-Geometric is trained in the same protocol as the linear models, so that the two can be compared.
+``hoplite.train`` accepts a ``Data`` object with its masks. A network of PyTorch Geometric is
+trained by the same protocol as the linear models, so you can compare the two.
 """
 
 import os
@@ -17,7 +17,7 @@ import hoplite
 epochs = 10 if os.environ.get("HOPLITE_EXAMPLES") == "small" else 200
 
 # %%
-# ``data = Planetoid(root, "Cora")[0]`` would be the same; this one needs no download.
+# The same as ``data = Planetoid(root, "Cora")[0]``, without a download:
 cora = hoplite.io.to_pyg(hoplite.load("cora"))
 data = Data(
     x=cora.x,
@@ -36,7 +36,7 @@ result.plot_history()
 
 
 # %%
-# A network of your own, with ``forward(x, edge_index)``; its arguments are settings of ``train``.
+# Train your own network with ``forward(x, edge_index)``; its arguments are options of ``train``.
 class Sage(torch.nn.Module):
     def __init__(self, in_channels, out_channels, hidden_channels=16, dropout=0.5):
         super().__init__()
@@ -52,14 +52,14 @@ class Sage(torch.nn.Module):
 network = hoplite.train(
     data, Sage, hidden_channels=16, lr=0.01, epochs=epochs // 2, seeds=1
 )
-for name, one in (("LGC", result), ("GraphSAGE", network)):
-    weights = sum(value.size for value in one.model.weights.values())
-    print(f"{name}: test {one.test_accuracy:.1%}, {weights:,} weights")
+for name, trained in (("LGC", result), ("GraphSAGE", network)):
+    weights = sum(value.size for value in trained.model.weights.values())
+    print(f"{name}: test {trained.test_accuracy:.1%}, {weights:,} weights")
 
 # %%
-# Back again: the trained map is a ``torch.nn.Linear`` on the hop features.
+# Export LGC: the trained map is a ``torch.nn.Linear`` on hop features.
 linear = result.model.to_torch()
 features = hoplite.HopFeatures(data, 10, stack=True).fit_transform(range(5))
 logits = linear(torch.from_numpy(features))
 difference = abs(logits.detach().numpy() - result.model.logits(data)[:5]).max()
-print(f"{linear}, largest difference to Hoplite's own logits: {difference:.0e}")
+print(f"{linear}, largest difference from Hoplite's logits: {difference:.0e}")

@@ -1,10 +1,9 @@
 """
-A number instead of a class
-===========================
+Predict numbers
+===============
 
-What will a house sell for? Its own columns tell something, and the prices around it more, which
-the model reads from the columns of its neighbours. The houses are drawn here: a price follows
-size, age and the quality of the street, which no column holds.
+What will a house sell for? Its own columns help, and those of its neighbours help more. The houses
+are generated: the price depends on size, age and the quality of the street, which is in no column.
 """
 
 import numpy as np
@@ -36,8 +35,8 @@ near = KDTree(place).query(place, 6)[1][:, 1:]  # the five nearest
 streets = pd.DataFrame({"source": np.repeat(np.arange(n), 5), "target": near.ravel()})
 
 # %%
-# ``task="regression"``; everything else is as with classes. Numbers are scaled inside, and the
-# predictions are in euros. A column ``split`` keeps houses aside to judge by.
+# Pass ``task="regression"``; everything else is as for classes. Numbers are scaled internally, and
+# predictions are in euros. The column ``split`` holds out validation and test houses.
 houses["split"] = rng.choice(["train", "val", "test"], n, p=[0.6, 0.2, 0.2])
 graph = hoplite.io.from_frames(houses, streets, label="price", task="regression")
 options = {
@@ -51,16 +50,16 @@ result = hoplite.train(graph, "blocks", hops=4, operator="adjacency", **options)
 alone = hoplite.train(graph, "sgc", hops=0, **options)
 for name, figures in (
     ("with the neighbours", result.metrics("test")),
-    ("the house alone", alone.metrics("test")),
+    ("only the house itself", alone.metrics("test")),
 ):
-    told = ", ".join(
+    scores = ", ".join(
         f"{figure} {spread.mean:,.2f}" for figure, spread in figures.items()
     )
-    print(f"{name}: {told}")
-print("the mean price for all:", result.baseline("test").figures)
+    print(f"{name}: {scores}")
+print("always the mean price:", result.baseline("test").figures)
 
 # %%
-# Intervals that hold the price of nine houses in ten, by split conformal prediction on the
+# Intervals that contain the price of nine in ten houses, by split conformal prediction on the
 # validation houses:
 test = graph.split.test
 low, high = result.model.prediction_sets(graph, 0.9)[test].T

@@ -1,4 +1,4 @@
-"""A training in MLflow: its settings, the figures of every seed, the curves, and the saved model.
+"""Log a training run to MLflow: settings, metrics, curves and the saved model.
 
 pip install mlflow
 python examples/with_mlflow.py cora --tracking sqlite:///runs.db
@@ -21,19 +21,20 @@ import hoplite
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("dataset", help="a name or a path, as for hoplite train")
-    parser.add_argument("--tracking", help="MLflow's tracking URI; its own default if not given")
+    parser.add_argument("--tracking", help="MLflow's tracking URI")
     parser.add_argument("--epochs", type=int, default=500)
-    asked = parser.parse_args()
-    if asked.tracking:
-        mlflow.set_tracking_uri(asked.tracking)
+    arguments = parser.parse_args()
+    if arguments.tracking:
+        mlflow.set_tracking_uri(arguments.tracking)
     mlflow.set_experiment("hoplite")
-    options = {"hops": 10, "lr": 0.1, "weight_decay": 5e-4, "dropout": 0.5, "epochs": asked.epochs}
+    options = {"hops": 10, "lr": 0.1, "weight_decay": 5e-4, "dropout": 0.5}
+    options["epochs"] = arguments.epochs
     with mlflow.start_run() as run:
-        mlflow.log_params({"dataset": asked.dataset, "model": "lgc", **options})
-        result = hoplite.train(asked.dataset, "lgc", seeds=3, **options)
+        mlflow.log_params({"dataset": arguments.dataset, "model": "lgc", **options})
+        result = hoplite.train(arguments.dataset, "lgc", seeds=3, **options)
         for part in ("val", "test"):
-            for name, found in result.metrics(part).items():
-                mlflow.log_metric(f"{part}_{name}", found.mean)
+            for name, spread in result.metrics(part).items():
+                mlflow.log_metric(f"{part}_{name}", spread.mean)
         for step, value in enumerate(result.best_run.history["val_loss"]):
             mlflow.log_metric("best_run_val_loss", value, step=step)
         with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""Optuna chooses the settings of a model by its validation nodes; the test nodes are read once.
+"""Choose settings with Optuna on the validation nodes; the test nodes are read once.
 
     pip install optuna
     python examples/with_optuna.py cora --trials 30
 
-`hoplite search` does the same with a grid or random draws, many trials at once and in a file that
-survives a crash; take Optuna where its samplers, its storage or its dashboards are wanted.
+`hoplite search` does the same with a grid or random draws, many trials at once, and continues after
+a crash. Use Optuna if you want its samplers, storage or dashboards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import hoplite
 
 
 def suggested(trial: optuna.Trial) -> dict[str, Any]:
-    """Options of ``hoplite.train``: the space."""
+    """The search space: options of ``hoplite.train``."""
     return {
         "hops": trial.suggest_int("hops", 1, 20),
         "lr": trial.suggest_float("lr", 1e-2, 0.5, log=True),
@@ -35,24 +35,24 @@ def main() -> None:
     parser.add_argument("dataset", help="a name or a path, as for hoplite train")
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--epochs", type=int, default=500)
-    parser.add_argument("--out", help="folder for the model that was chosen")
-    asked = parser.parse_args()
-    graph = hoplite.load(asked.dataset)
+    parser.add_argument("--out", help="folder for the chosen model")
+    arguments = parser.parse_args()
+    graph = hoplite.load(arguments.dataset)
 
     def score(trial: optuna.Trial) -> float:
         options = suggested(trial)
-        found = hoplite.train(graph, "lgc", seeds=2, epochs=asked.epochs, **options)
-        return found.metrics("val")["accuracy"].mean
+        result = hoplite.train(graph, "lgc", seeds=2, epochs=arguments.epochs, **options)
+        return result.metrics("val")["accuracy"].mean
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
         direction="maximize", sampler=optuna.samplers.TPESampler(seed=0), study_name="hoplite"
     )
-    study.optimize(score, n_trials=asked.trials)
-    result = hoplite.train(graph, "lgc", seeds=5, epochs=asked.epochs, **study.best_params)
-    if asked.out:
-        result.model.save(asked.out)
-    print(f"best of {asked.trials} trials: {study.best_params}")
+    study.optimize(score, n_trials=arguments.trials)
+    result = hoplite.train(graph, "lgc", seeds=5, epochs=arguments.epochs, **study.best_params)
+    if arguments.out:
+        result.model.save(arguments.out)
+    print(f"best of {arguments.trials} trials: {study.best_params}")
     print(f"validation {study.best_value:.3f}, test {result.test_accuracy:.3f}")
 
 

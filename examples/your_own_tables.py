@@ -2,9 +2,9 @@
 Your own tables: fraud in a bank
 ================================
 
-A table of accounts, a table of transfers, and a label for one account in ten. The columns are as
-they come: amounts over magnitudes, dates, truth values, text, gaps. No line of this page scales,
-fills or encodes anything; the model keeps how it was done.
+You have a table of accounts, a table of transfers, and labels for one account in ten. The columns
+are amounts over several magnitudes, dates, truth values, text, and missing values. You need not
+scale, fill or encode anything; the model stores how it was done.
 """
 
 import tempfile
@@ -17,8 +17,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 import hoplite
 
 # %%
-# The bank is made here, so that the truth is known. Fraudsters work in rings of ten: two of three
-# of their transfers stay in the ring. Their columns are a little unusual, and no column tells much.
+# The bank is generated, so the truth is known. Fraudsters work in rings of ten: two thirds of their
+# transfers stay in the ring. Their columns differ slightly, and no single column says much.
 rng = np.random.default_rng(0)
 n = 4000
 fraud = np.zeros(n, bool)
@@ -54,8 +54,8 @@ transfers = pd.DataFrame(
 print(accounts.head(4).to_string(index=False))
 
 # %%
-# From here on it is what you would do with tables of your own: a folder with ``nodes.csv`` and
-# ``edges.csv``, or the two frames themselves. Amounts over magnitudes want ``scale="log"``.
+# From here on, do the same with your own tables: a folder with ``nodes.csv`` and ``edges.csv``, or
+# two data frames. For amounts over several magnitudes, use ``scale="log"``.
 scratch = tempfile.TemporaryDirectory()
 folder = Path(scratch.name) / "bank"
 folder.mkdir()
@@ -65,8 +65,8 @@ graph = hoplite.load(folder, id="account", label="fraud", scale="log")
 print(graph.preparation.summary())
 
 # %%
-# Few labels and a rare class: a convex fit with a strong penalty, in which both classes count the
-# same. ``bias`` tells the model how large the classes are.
+# With few labels and a rare class, use a convex fit with a strong penalty in which both classes
+# count equally. ``bias`` lets the model represent the sizes of the classes.
 options = {
     "operator": "adjacency",
     "bias": True,
@@ -82,28 +82,28 @@ columns = hoplite.train(graph, "sgc", hops=0, **options)
 print(f"labelled: {(graph.labels >= 0).sum()}, of them {graph.split.sizes()}")
 
 # %%
-# The accounts without a label are what the model is for. Here, and only here, the truth about them
-# is known. An average precision of 0.04 is what guessing gets.
+# How good are the predictions for unlabelled accounts? Here the truth is known. Random guessing has
+# an average precision of 0.04.
 unknown = graph.labels < 0
 yes = result.model.class_names.index("yes")
-for told, model in (
+for name, model in (
     ("columns and transfers", result.model),
-    ("columns alone", columns.model),
+    ("only columns", columns.model),
 ):
     score = model.predict_proba(graph)[unknown, yes]
     auc, ap = (
         roc_auc_score(fraud[unknown], score),
         average_precision_score(fraud[unknown], score),
     )
-    print(f"{told}: ROC AUC {auc:.3f}, average precision {ap:.2f}")
+    print(f"{name}: ROC AUC {auc:.3f}, average precision {ap:.2f}")
 
 # %%
-# The table for those who look into it, the likeliest frauds first:
+# A table for investigators, with the most likely frauds first:
 table = pd.DataFrame(hoplite.predict_table(result.model, graph, proba=True))
 print(table.sort_values("p_yes", ascending=False).head(5).to_string(index=False))
 scratch.cleanup()
 
 # %%
-# Who is taken for whom, of the accounts whose label nobody showed the model:
+# The confusion matrix of the accounts without a label in training:
 truth = graph.with_labels(np.where(fraud, yes, 1 - yes), class_names=graph.class_names)
 result.model.plot_confusion(truth, np.flatnonzero(unknown))

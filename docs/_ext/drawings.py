@@ -33,7 +33,7 @@ def bases(alt: str) -> str:
 
 
 def filters(alt: str) -> str:
-    """Responses of the fixed filters with ten hops and their usual settings."""
+    """Responses of the fixed filters with ten hops and their default settings."""
     names = ("sgc", "s2gc", "ppr", "heat", "dgc")
     chart = Chart(44, 20, 620, 260, (-1, 1), (-0.05, 1.05))
     chart.frame(

@@ -76,7 +76,7 @@ def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator
     where : str
         ``tcp://HOST:PORT`` of a running Dask scheduler, ``tls://HOST:PORT`` of one that asks for
         the certificates of Dask's configuration, or ``local:N`` to start N processes of one thread
-        here, and end them. In a script, these need the usual ``if __name__ == "__main__":``.
+        here, and end them. In a script, these need ``if __name__ == "__main__":``.
     folder : path
         A folder that all workers see under the same path.
     memory : int

@@ -30,7 +30,7 @@ LOSSES = ("auto", "squared", "huber")
 TIES = ("loss", "first")
 THRESHOLDS = ("balanced", "f1")  # or a number
 ORDERS = ("auto", "weights-first", "hops-first")
-GRIDS = ("paper", "reduced", "quick", "published", "usual")  # spaces that come with Hoplite
+GRIDS = ("paper", "reduced", "quick", "published", "default")  # spaces that come with Hoplite
 PROTOCOLS = ("validation", "test")  # by which a search chooses
 EXECUTORS = ("threads", "processes")  # the workers of a search
 # options that need X itself in every step; hop features do not suffice

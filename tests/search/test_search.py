@@ -278,7 +278,7 @@ def test_workers_that_always_die_are_an_error(graph, tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_search_that_is_stopped_leaves_no_process_and_loses_nothing(tmp_path, executor, number):
     words = ["search", "cora", "--out", tmp_path, "--epochs", "100000", "--patience", "60"]
-    words += ["--workers", "2", "--executor", executor, "--grid", "usual"]
+    words += ["--workers", "2", "--executor", executor, "--grid", "default"]
     process = commands.start(*words)
     while (done := finished(tmp_path)) < 3:
         assert process.poll() is None, process.communicate()

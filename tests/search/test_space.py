@@ -33,7 +33,7 @@ def test_paper_sizes(dataset):
 
 def test_a_space_for_any_graph():
     for model in MODELS:
-        found = read_space("usual").configurations("club", model)
+        found = read_space("default").configurations("club", model)
         if issubclass(MODELS[model], LabelModel):
             assert len(found) == 3 * 3
             continue

@@ -19,7 +19,7 @@ def search(
     out: Path = Option(help="Folder of the search; run the command again to continue."),
     model: options.ModelName = DEFAULT_MODEL,
     grid: str = Option(
-        "usual",
+        "default",
         help=f"{', '.join(GRIDS)}, or a TOML file.",
         autocompletion=options.complete(GRIDS),
     ),

@@ -53,7 +53,7 @@ def search(
     data: Any,
     model: str | type = "lgc",
     *,
-    grid: str | Path | Mapping[str, Any] = "usual",
+    grid: str | Path | Mapping[str, Any] = "default",
     seeds: int | Sequence[int] = 5,
     out: str | os.PathLike[str] | None = None,
     protocol: str = "validation",
@@ -72,8 +72,8 @@ def search(
     ----------
     data : Graph, path, or whatever else :func:`hoplite.train` takes but a hop store
     model : str or type, default "lgc"
-    grid : str, path or mapping, default "usual"
-        A name (``"paper"``, ``"usual"``, ...), a TOML file, or the options themselves, such as
+    grid : str, path or mapping, default "default"
+        A name (``"paper"``, ``"default"``, ...), a TOML file, or the options themselves, such as
         ``{"hops": [2, 5], "lr": 0.2}``.
     seeds : int or sequence of int, default 5
     out : path, optional
@@ -87,7 +87,7 @@ def search(
     workers : int, optional
         Trials at a time; by default as many as there are cores.
     executor : {"threads", "processes"}
-        What the workers are. In a script, processes need the usual ``if __name__ == "__main__":``.
+        What the workers are. In a script, processes need ``if __name__ == "__main__":``.
     cluster : str, optional
         Train on a Dask cluster instead: ``tcp://HOST:PORT`` or ``local:N``.
     progress : bool or callable

@@ -107,7 +107,7 @@ def propagate(
         the share that is done.
     cluster : str, optional
         Where the hops are computed: ``"tcp://HOST:PORT"`` of a running Dask scheduler whose workers
-        share the folder, or ``"local:N"`` for N processes here (in a script, they need the usual
+        share the folder, or ``"local:N"`` for N processes here (in a script, these need
         ``if __name__ == "__main__":``). If None, in this process.
     options
         Of tables, as :func:`hoplite.load` takes them.
