@@ -71,6 +71,7 @@ class NodeEstimator(BaseEstimator):
     """What classifiers and regressors share: arguments from the settings, and a training."""
 
     model_class: ClassVar[type[Model]]
+    example: ClassVar[str] = ""  # of the docstrings of subclasses
     lacking: ClassVar[frozenset[str]] = frozenset()  # settings that mean nothing to it
     graph: Any
     seed: int
@@ -84,7 +85,9 @@ class NodeEstimator(BaseEstimator):
         if model is None:
             return
         cls.model_class = model
-        cls.__doc__ = f"{cls.__doc__ or model.title}\n\n    {cls.__base__.__doc__}"
+        _, _, shared = (cls.__base__.__doc__ or "").partition("\n\n")
+        example = cls.example.replace("NAME", cls.__name__) if cls.__module__ == __name__ else ""
+        cls.__doc__ = f"{cls.__doc__ or model.title}\n\n{shared}\n{example}"
         if "__init__" in vars(cls):
             return
         settings = [*dataclasses.fields(model.Settings), *dataclasses.fields(TrainingConfig)]
@@ -160,34 +163,50 @@ class NodeEstimator(BaseEstimator):
 
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):
-    """What the classifiers share; yours is ``class MineClassifier(NodeClassifier, model=Mine)``.
+    """A classifier of nodes; write yours as ``class MineClassifier(NodeClassifier, model=Mine)``.
 
     Parameters
     ----------
-    graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
-        One that is no Graph is converted at the first use, and again by every clone.
+    graph : Graph or graph of another library
+        As for :func:`hoplite.open_data`. A graph of another library is converted at the first use,
+        and again by every clone.
     seed : int, default 0
+        Seed of the initial weights and of dropout.
     random_state : int or RandomState, optional
         The same as ``seed``, which it overrides.
     **settings
-        Those of the model, see :class:`~hoplite.ModelConfig`, and those of
-        :class:`~hoplite.TrainingConfig`, with the model's defaults.
+        Settings of the model (:class:`~hoplite.ModelConfig`) and of training
+        (:class:`~hoplite.TrainingConfig`), with the model's defaults.
 
     Attributes
     ----------
-    classes_ : the distinct values of y, sorted
+    classes_ : ndarray
+        The distinct values of y, sorted.
     filter_coefficients_ : (hops + 1,) ndarray
         The filter in the model's basis; (hops + 1, m) for JacobiConv. For hop blocks, the norms of
         their maps.
-    coef_ : (classes, features) the learned weights, Theta transposed; of hop blocks (classes,
-        (hops + 1) features), hop 0 first, then those of every one of ``model_.parts_``; none of
-        label propagation
-    model_ : the TrainedModel, with ``save``; where y are the graph's labels, by number or by name,
-        its classes have the graph's names, otherwise those that ``str`` gives y's values
-    history_ : loss and accuracy per epoch
-    n_iter_ : epochs trained
+    coef_ : (classes, features) ndarray
+        The learned weights, Theta transposed. For hop blocks (classes, (hops + 1) features), hop 0
+        first, then the hops of each of ``model_.parts_``. Label propagation has none.
+    model_ : TrainedModel
+        With ``save``. If y has the graph's labels, as numbers or as names, its classes have the
+        graph's names, otherwise the texts of y's values.
+    history_ : dict of ndarray
+        Loss and accuracy by epoch.
+    n_iter_ : int
+        Number of epochs.
     """
 
+    example: ClassVar[str] = """
+    Examples
+    --------
+    >>> import hoplite
+    >>> features = [[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3
+    >>> graph = hoplite.Graph.from_edges([(0, 1), (1, 2), (3, 4), (4, 5)], features)
+    >>> model = hoplite.NAME(graph, hops=2, folds=0).fit([0, 3], ["a", "b"])
+    >>> model.predict([1, 2, 4, 5]).tolist()
+    ['a', 'a', 'b', 'b']
+    """
     lacking: ClassVar[frozenset[str]] = frozenset({"loss", "preset"})
 
     def fit(
@@ -197,15 +216,25 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         validation: tuple[Any, Any] | None = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Learn from the classes ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
+        """Train on the classes of some nodes.
 
-        If ``y`` is a matrix of 0 and 1 (nodes, m), nodes have any of m labels; ``predict`` and
-        ``predict_proba`` give such matrices then.
+        Parameters
+        ----------
+        nodes : array of int, or boolean mask
+            The training nodes.
+        y : array
+            The class of each training node; with a mask, also of every node. A matrix of 0 and 1,
+            (nodes, m), means several labels per node; ``predict`` and ``predict_proba`` then return
+            such matrices.
+        validation : tuple (nodes, y), optional
+            Nodes that choose the best epoch and stop training early. Without them, ``folds`` of the
+            training nodes choose, and with ``folds=0`` the last epoch is kept.
+        sample_weight : array, optional
+            Weight of each training node in the loss, times that of ``class_weight``.
 
-        With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training
-        stops early and keeps the epoch that is best on it; without, ``folds`` of the nodes choose
-        it, and with ``folds=0`` the last one is kept. A node counts its ``sample_weight``, and what
-        ``class_weight`` says of its value of y.
+        Returns
+        -------
+        self
         """
         graph = graph_of(self)
         given = nodes
@@ -230,20 +259,47 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return self
 
     def decision_function(self, nodes: Any) -> np.ndarray:
-        """Logits of ``nodes``: (len(nodes), classes), or (len(nodes),) for two classes.
+        """Logits of some nodes.
 
-        For two classes it is the second logit minus the first, as scikit-learn expects.
+        Parameters
+        ----------
+        nodes : array of int, or boolean mask
+
+        Returns
+        -------
+        (len(nodes), classes) ndarray
+            For two classes (len(nodes),): the second logit minus the first, as in scikit-learn.
         """
         logits = self._logits(nodes)
         two = len(self.classes_) == 2 and self.model_.task.exclusive
         return logits[:, 1] - logits[:, 0] if two else logits
 
     def predict_proba(self, nodes: Any) -> np.ndarray:
-        """Class probabilities of ``nodes``: (len(nodes), classes)."""
+        """Class probabilities of some nodes.
+
+        Parameters
+        ----------
+        nodes : array of int, or boolean mask
+
+        Returns
+        -------
+        (len(nodes), classes) ndarray
+        """
         return self.model_.task.link(self._logits(nodes))
 
     def predict(self, nodes: Any) -> np.ndarray:
-        """The class of each node: the most probable one, or by the ``threshold``."""
+        """Predict the classes of some nodes.
+
+        Parameters
+        ----------
+        nodes : array of int, or boolean mask
+
+        Returns
+        -------
+        (len(nodes),) ndarray
+            The most probable class of each node, or the one that the ``threshold`` decides. For
+            several labels per node, a matrix of 0 and 1: (len(nodes), m).
+        """
         logits, task = self._logits(nodes), self.model_.task
         predicted = task.predict(logits)
         return self.classes_[predicted] if task.exclusive else predicted
@@ -285,7 +341,7 @@ class HopBlocksClassifier(NodeClassifier, model=HopBlocks):
 
 
 class JacobiConvClassifier(NodeClassifier, model=JacobiConv):
-    """LGC with a filter of its own for every class."""
+    """LGC with a separate filter for every class."""
 
 
 class S2GCClassifier(NodeClassifier, model=S2GC):
@@ -305,34 +361,53 @@ class DGCClassifier(NodeClassifier, model=DGC):
 
 
 class LabelPropagationClassifier(NodeClassifier, model=LabelPropagation):
-    """sum_i c_i S^i Y: the labels of the nodes of ``fit``, carried k hops."""
+    """sum_i c_i S^i Y: the labels of the training nodes, propagated k hops."""
 
 
 class NodeRegressor(RegressorMixin, NodeEstimator):
-    """What the regressors share; yours is ``class MineRegressor(NodeRegressor, model=Mine)``.
+    """A regressor of nodes; write yours as ``class MineRegressor(NodeRegressor, model=Mine)``.
 
     Parameters
     ----------
-    graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
+    graph : Graph or graph of another library
+        As for :func:`hoplite.open_data`. A graph of another library is converted at the first use,
+        and again by every clone.
     seed : int, default 0
+        Seed of the initial weights and of dropout.
     random_state : int or RandomState, optional
         The same as ``seed``, which it overrides.
     loss : {"auto", "squared", "huber"}
-        What is minimised, of values with mean 0 and deviation 1 over the nodes of ``fit``: the
-        squared error ("auto"), or Huber's, which is linear beyond a distance of 1.
+        The loss of standardised values: the squared error ("auto"), or Huber's, which is linear
+        beyond a distance of 1.
     **settings
-        Those of the model, see :class:`~hoplite.ModelConfig`, and those of
-        :class:`~hoplite.TrainingConfig`, with the model's defaults.
+        Settings of the model (:class:`~hoplite.ModelConfig`) and of training
+        (:class:`~hoplite.TrainingConfig`), with the model's defaults.
 
     Attributes
     ----------
     filter_coefficients_ : (hops + 1,) ndarray
         The filter in the model's basis; (hops + 1, m) for JacobiConv. For hop blocks, the norms of
         their maps.
-    coef_ : (features,), of hop blocks ((hops + 1) features,), the learned weights in units of y
-    model_ : the TrainedModel, with ``save``; its ``predict`` gives values
-    history_ : loss, R^2 and mean absolute error per epoch
-    n_iter_ : epochs trained
+    coef_ : (features,) ndarray
+        The learned weights in units of y; for hop blocks ((hops + 1) features,).
+    model_ : TrainedModel
+        With ``save``; its ``predict`` returns values.
+    history_ : dict of ndarray
+        Loss, R^2 and mean absolute error by epoch.
+    n_iter_ : int
+        Number of epochs.
+    """
+
+    example: ClassVar[str] = """
+    Examples
+    --------
+    >>> import hoplite
+    >>> features = [[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3
+    >>> graph = hoplite.Graph.from_edges([(0, 1), (1, 2), (3, 4), (4, 5)], features)
+    >>> model = hoplite.NAME(graph, hops=2, folds=0).fit([0, 2, 3, 5], [1.0, 1.0, 5.0, 5.0])
+    >>> low, high = model.predict([1, 4])
+    >>> bool(low < 3 < high)
+    True
     """
 
     lacking: ClassVar[frozenset[str]] = frozenset(
@@ -346,11 +421,23 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         validation: tuple[Any, Any] | None = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Learn from the numbers ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
+        """Train on the numbers of some nodes.
 
-        With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training
-        stops early and keeps the epoch that is best on it; without, ``folds`` of the nodes choose
-        it, and with ``folds=0`` the last one is kept. A node counts its ``sample_weight``.
+        Parameters
+        ----------
+        nodes : array of int, or boolean mask
+            The training nodes.
+        y : array of float
+            The number of each training node; with a mask, also of every node.
+        validation : tuple (nodes, y), optional
+            Nodes that choose the best epoch and stop training early. Without them, ``folds`` of the
+            training nodes choose, and with ``folds=0`` the last epoch is kept.
+        sample_weight : array, optional
+            Weight of each training node in the loss.
+
+        Returns
+        -------
+        self
         """
         train = self._values(nodes, y, "y")
         if sample_weight is not None:
@@ -365,7 +452,16 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return self
 
     def predict(self, nodes: Any) -> np.ndarray:
-        """The value of each node: (len(nodes),)."""
+        """Predict the numbers of some nodes.
+
+        Parameters
+        ----------
+        nodes : array of int, or boolean mask
+
+        Returns
+        -------
+        (len(nodes),) ndarray
+        """
         return self.model_.task.predict(self._logits(nodes))
 
     def _values(self, nodes: Any, y: Any, name: str) -> NodeSet:
@@ -398,7 +494,7 @@ class HopBlocksRegressor(NodeRegressor, model=HopBlocks):
 
 
 class JacobiConvRegressor(NodeRegressor, model=JacobiConv):
-    """LGC with a filter of its own for every class."""
+    """LGC with a separate filter for every class."""
 
 
 class S2GCRegressor(NodeRegressor, model=S2GC):
@@ -419,17 +515,23 @@ class DGCRegressor(NodeRegressor, model=DGC):
 
 @dataclass(eq=False, repr=False)
 class HopFeatures(TransformerMixin, BaseEstimator):
-    """Node indices to hop features: p_k(S) X at those nodes, or all hops side by side.
+    """Transform node indices to hop features: p_k(S) X at these nodes, or all hops side by side.
 
     ``make_pipeline(HopFeatures(graph, hops=2), LogisticRegression())`` is SGC.
 
     Parameters
     ----------
-    graph : as for the classifiers
-    hops : int
-    operator, basis : those of LGC; one that comes from a signal is fitted by ``fit``
-    stack : bool
-        False: (nodes, d), the last hop. True: (nodes, (hops + 1) d), hop 0 first.
+    graph : Graph or graph of another library
+        As for the classifiers.
+    hops : int, default 2
+        Number of hops k.
+    operator, basis : str
+        As for LGC; the basis "optimal" is computed by ``fit``.
+    stack : bool, default False
+        False for the last hop, (nodes, d); True for all hops, (nodes, (hops + 1) d), hop 0 first.
+
+    Examples
+    --------
 
     >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> HopFeatures(g, hops=1, operator="adjacency").fit_transform([0, 1]).tolist()
@@ -443,7 +545,17 @@ class HopFeatures(TransformerMixin, BaseEstimator):
     stack: bool = False
 
     def fit(self, nodes: Any, y: Any = None) -> HopFeatures:
-        """Check the nodes; only how the graph was prepared is kept, for another ``graph``."""
+        """Check the nodes, and keep how the graph was prepared.
+
+        Parameters
+        ----------
+        nodes : array of int, or boolean mask
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
         graph = graph_of(self)
         graph.refuse_relations("HopFeatures")
         as_nodes(nodes, graph)
@@ -455,7 +567,17 @@ class HopFeatures(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, nodes: Any) -> np.ndarray:
-        """Hop features of ``nodes``; of another graph than the fitted one, the same columns."""
+        """Hop features of some nodes.
+
+        Parameters
+        ----------
+        nodes : array of int, or boolean mask
+
+        Returns
+        -------
+        (len(nodes), d) or (len(nodes), (hops + 1) d) ndarray
+            If ``graph`` was replaced after ``fit``, the same columns of the new graph.
+        """
         check_is_fitted(self, "n_features_out_")
         graph, (given, before) = self.graph, self._fitted
         if graph is given:
@@ -474,7 +596,16 @@ class HopFeatures(TransformerMixin, BaseEstimator):
         return source.filtered_features(np.append(np.zeros(hops), 1.0), nodes)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the output columns: ``hop2:word17``."""
+        """Names of the output columns, such as ``hop2:word17``.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str
+        """
         graph = self._fitted[1] if hasattr(self, "_fitted") else graph_of(self)
         names = graph.feature_names or [f"x{j}" for j in range(graph.num_features)]
         hops = range(self.hops + 1) if self.stack else [self.hops]
@@ -489,31 +620,48 @@ def _as_pair(validation: Any) -> tuple[Any, Any]:
 
 @dataclass(eq=False, repr=False)
 class AutoClassifier(NodeClassifier):
-    """The linear model that is best on validation, and the simplest of equals: :func:`auto`.
+    """Choose a linear model on validation, the simplest of those that are as good as the best.
+
+    See :func:`hoplite.auto`.
 
     Parameters
     ----------
-    graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
-    trials : how many candidates are tried, or which, such as "1,2,5"
-        12 if there is no budget. A fit is the same on every machine.
-    budget : wall time such as "60s" instead
-    seeds : int
-        Runs of the chosen one: seed, seed + 1, ...
-    held_out : float
-        The share of every class of the nodes of ``fit`` that validates if it is given no
-        ``validation``; at least one node of a class is trained on.
-    candidates : a TOML file of what is tried, see docs/searching.md
-    options : mapping of settings that hold for all candidates that have them
-    seed : int
-        Also of the nodes that are held out.
+    graph : Graph or graph of another library
+        As for :func:`hoplite.open_data`.
+    trials : int or str, optional
+        Number of candidates, or which, such as "1,2,5"; 12 if there is no budget. The choice is
+        then the same on every machine.
+    budget : str or float, optional
+        Wall time instead, such as "60s".
+    seeds : int, default 3
+        Number of runs of the chosen model: seed, seed + 1, ...
+    held_out : float, default 0.25
+        Share of each class of the training nodes that validates if ``fit`` gets no ``validation``;
+        at least one node per class is trained on.
+    candidates : path, optional
+        TOML file of candidates, see docs/searching.md.
+    options : mapping, optional
+        Settings for all candidates that have them.
+    seed : int, default 0
+        Seed of the runs and of the held-out nodes.
     random_state : int or RandomState, optional
         The same as ``seed``, which it overrides.
 
     Attributes
     ----------
-    result_ : the AutoResult: what was tried and why one was chosen
+    result_ : AutoResult
+        The candidates, and why one was chosen.
     classes_, filter_coefficients_, coef_, model_, history_, n_iter_
         As for the other classifiers, of the best run of the chosen model.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> graph = hoplite.load("cora")
+    >>> nodes = graph.split.train
+    >>> model = hoplite.AutoClassifier(graph, trials=1, seeds=1).fit(nodes, graph.labels[nodes])
+    >>> len(model.result_.candidates)
+    1
     """
 
     graph: Any
@@ -530,9 +678,20 @@ class AutoClassifier(NodeClassifier):
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride] - searches weigh no samples
         self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None
     ) -> Self:
-        """Choose by the classes ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
+        """Choose a model and train it on the classes of some nodes.
 
-        Without ``validation=(nodes, y)`` a part of every class is held out to choose by.
+        Parameters
+        ----------
+        nodes : array of int, or boolean mask
+            The training nodes.
+        y : array
+            The class of each training node; with a mask, also of every node.
+        validation : tuple (nodes, y), optional
+            Nodes that choose. Without them, a part of every class is held out.
+
+        Returns
+        -------
+        self
         """
         return super().fit(nodes, y, validation)
 
