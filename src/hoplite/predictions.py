@@ -125,20 +125,33 @@ def predict_table(
     top: int | None = None,
     **options: Any,
 ) -> Columns:
-    """All of the :func:`predictions`, in memory: ``pandas.DataFrame(table)`` takes it.
+    """Predictions of a model as a table, the one of ``hoplite predict``.
 
     Parameters
     ----------
     model : TrainedModel
-    data : NodeData
+    data : NodeData, or whatever :func:`hoplite.open_data` accepts
     sort : str, optional
-        The column to sort by: numbers from the largest on, ids and text from the first on. Of
-        equals, the order of the data is kept. ``p_CLASS`` need not be asked for.
+        Column to sort by: numbers descending, ids and text ascending; ties keep the order of the
+        data. ``p_CLASS`` is added if it is missing.
     top : int, optional
-        The most rows, from the first on. Without ``sort`` they are sorted by the probability of the
-        rarer of two classes, by that of the predicted class if there are more, or by the number.
+        Maximum number of rows. Without ``sort``, rows are sorted by the probability of the rarer of
+        two classes, by that of the predicted class of several, or by the predicted number.
     **options
-        Those of :func:`predictions`.
+        As for :func:`hoplite.predictions.predictions`, e.g. ``proba=True, coverage=0.9``.
+
+    Returns
+    -------
+    dict of ndarray
+        The columns; ``pandas.DataFrame(table)`` accepts them.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> graph = hoplite.load("cora")
+    >>> model = hoplite.train(graph, "sgc", hops=2, epochs=5).model
+    >>> list(hoplite.predict_table(model, graph, top=3))
+    ['id', 'predicted', 'probability', 'runner_up', 'margin', 'neighbours', 'split']
     """
     order = Order.of(model, sort, top)
     options["proba"] = options.get("proba", False) or order.column in class_columns(

@@ -44,7 +44,21 @@ def kernels() -> str:
 
 
 def set_num_threads(threads: int) -> None:
-    """Let the engine use at most ``threads`` threads; results do not depend on it."""
+    """Limit the threads of the kernels; results do not depend on their number.
+
+    Parameters
+    ----------
+    threads : int
+        Maximum number of threads, 1 or more.
+
+    Examples
+    --------
+    >>> before = get_num_threads()
+    >>> set_num_threads(1)
+    >>> get_num_threads()
+    1
+    >>> set_num_threads(before)
+    """
     global _threads
     check_number("threads", threads, 1, MAX_THREADS, whole=True)
     _threads = int(threads)

@@ -144,10 +144,28 @@ def model_config(
     basis: str | None = None,
     **options: Any,
 ) -> ModelConfig:
-    """The settings of ``model``, with its defaults for those that are None or left out.
+    """The settings of a model.
 
-    A setting that the model does not have is refused, unless it has its default.
+    Parameters
+    ----------
+    model : str or type, default "lgc"
+        A model's name or class.
+    hops, operator, basis : optional
+        Settings that most models have.
+    **options
+        Other settings of the model. Those that are None or missing have the model's defaults.
 
+    Returns
+    -------
+    ModelConfig
+
+    Raises
+    ------
+    ConfigError
+        If the model does not have a setting, or its value is invalid.
+
+    Examples
+    --------
     >>> model_config("gcn", hidden=8)
     GCN.Settings(standardize=False, operator='renormalized', hidden=8)
     """
@@ -159,9 +177,29 @@ def model_config(
 
 
 def register_model(model: ModelClass) -> ModelClass:
-    """Make ``model`` known by its name, everywhere; to be used as a decorator, too.
+    """Register a model of your own by its name; also a decorator.
 
-    It may also be a class of torch.nn.Module, see :mod:`hoplite.nets.module`.
+    Parameters
+    ----------
+    model : type
+        A ``LinearModel``, ``LabelModel`` or ``Network`` class, or a ``torch.nn.Module`` class.
+
+    Returns
+    -------
+    type
+        The registered model.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> from hoplite.models import LGC, MODELS
+    >>> @hoplite.register_model
+    ... class Mine(LGC):
+    ...     name = "mine"
+    ...     title = "My LGC"
+    >>> hoplite.model_config("mine", hops=3).hops
+    3
+    >>> del MODELS["mine"]
     """
     _register(model)
     return model

@@ -63,23 +63,48 @@ MAX_IDLE = 1 << 16  # a setting that the model does not use may be this much abo
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainedModel:
-    """A model with learned weights.
+    """A trained model; ``hoplite.train(...).model``, or :meth:`load` a saved one.
 
     Parameters
     ----------
     config : ModelConfig
-    weights : dict of arrays (``theta`` is (d, m))
-    num_features : d
-    class_names : names of the m classes
-    feature_names : names of the d features, if the data had them
-    training : what is worth knowing of the training (settings, seed, validation accuracy)
-    preparation : how the features come from the columns of tables, if they did
-    loop_weight : of the self-loops in S, for every graph; None for each graph's own
-    relations : the relations that it knows, with the weights of their self-loops; none for most
-    node_index : the nodes that labels inside belong to, if it keeps some
-    correct_smooth : what is made of its outputs by the labels of its training nodes, if anything
-    neighbours : the labels of its training nodes, if it reads those of neighbours
-    fold_models : the models of the folds, if they are kept, for prediction sets
+        Settings of the model.
+    weights : dict of ndarray
+        ``theta`` is (d, m); the others depend on the model.
+    num_features : int
+        d.
+    class_names : tuple of str
+        Names of the m classes.
+    feature_names : tuple of str, optional
+        Names of the d features.
+    training : dict
+        Settings, seed and validation scores of the training.
+    preparation : Preparation, optional
+        How the features come from the columns of tables.
+    loop_weight : float, optional
+        Weight of the self-loops in S, for every graph; None for each graph's own.
+    relations : dict, optional
+        The relations of the training graph, with the weights of their self-loops.
+    node_index : NodeIndex, optional
+        The nodes of the labels that the model stores, if any.
+    correct_smooth : CorrectSmooth, optional
+        Correct and Smooth with the labels of the training nodes.
+    neighbours : optional
+        The labels of the training nodes, if the model uses labels of neighbours.
+    fold_models : optional
+        The models of the folds, for prediction sets.
+
+    Examples
+    --------
+    >>> import hoplite, tempfile
+    >>> graph = hoplite.load("cora")
+    >>> model = hoplite.train(graph, "sgc", hops=2, epochs=5).model
+    >>> model.predict_proba(graph).shape
+    (2708, 7)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     loaded = hoplite.TrainedModel.load(model.save(f"{folder}/model"))
+    >>> bool((loaded.predict(graph) == model.predict(graph)).all())
+    True
     """
 
     config: ModelConfig
@@ -184,21 +209,45 @@ class TrainedModel:
         return np.array(self._linear("Theta").maps(self.weights))
 
     def logits(self, data: NodeData) -> np.ndarray:
-        """Logits of every node: (n, m); ModelFileError unless the data fits the model.
+        """Logits of every node.
 
-        ``data`` may also be a graph of another library, see :func:`hoplite.open_data`.
+        Parameters
+        ----------
+        data : NodeData, or whatever :func:`hoplite.open_data` accepts
 
-        HopliteError if one is not finite, as for features beyond all that the model has seen.
+        Returns
+        -------
+        (n, m) ndarray
+
+        Raises
+        ------
+        ModelFileError
+            If the data does not have the model's features.
+        HopliteError
+            If a logit is not finite, e.g. because features are far beyond those of training.
         """
         return np.concatenate([part for _, part in self.logit_rows(data)])
 
     def logit_rows(
         self, data: NodeData, *, memory: str | int | None = None
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """As :meth:`logits`, in pieces of rows, each with its first node.
+        """Logits in pieces of rows, as :meth:`logits`.
 
-        A hop store is read piece by piece, and ``memory``, such as ``"700MB"``, is then the peak of
-        this process; ConfigError if its hops are not those of the model.
+        Parameters
+        ----------
+        data : NodeData
+        memory : str or int, optional
+            Peak memory of the process if ``data`` is a hop store, such as ``"700MB"``.
+
+        Yields
+        ------
+        (int, (rows, m) ndarray)
+            The first node of a piece, and its logits.
+
+        Raises
+        ------
+        ConfigError
+            If the hops of a store are not those of the model.
         """
         data = converted(data, prepare=self)
         stored, config = data.stored, self.config
@@ -265,31 +314,63 @@ class TrainedModel:
             return self._model().logits(self.weights, propagation)
 
     def predict_proba(self, data: NodeData) -> np.ndarray:
-        """Class probabilities of every node: (n, m), rows sum to 1; of numbers, these: (n, 1).
+        """Class probabilities of every node, calibrated if the model is.
 
-        Column c is that of ``class_names[c]``. Calibrated if the model was trained so.
+        Parameters
+        ----------
+        data : NodeData, or whatever :func:`hoplite.open_data` accepts
+
+        Returns
+        -------
+        (n, m) ndarray
+            Column c belongs to ``class_names[c]``; rows sum to 1, except for several labels per
+            node. For regression the numbers: (n, 1).
         """
         return self.task.link(self.logits(data))
 
     def predict(self, data: NodeData) -> np.ndarray:
-        """Class index of every node, or its number: (n,); of several labels 0 and 1: (n, m)."""
+        """Predict every node.
+
+        Parameters
+        ----------
+        data : NodeData, or whatever :func:`hoplite.open_data` accepts
+
+        Returns
+        -------
+        (n,) ndarray
+            Indices into ``class_names``, or numbers for regression. For several labels per node, a
+            matrix of 0 and 1: (n, m).
+        """
         return self.task.predict(self.logits(data))
 
     def prediction_sets(
         self, data: NodeData, coverage: float = 0.9, *, by_class: bool = False
     ) -> np.ndarray:
-        """Sets that hold the true label of a node with a probability of at least ``coverage``.
+        """Sets that contain the true label of a node with a given probability.
 
-        Of classes bool (n, m): which are in a node's set; it may have several, or none. Of numbers
-        (n, 2): the ends of an interval. They are made by split conformal prediction on the
-        validation nodes of the training, see :class:`hoplite.tasks.Conformal`; ConfigError if it
-        had none. The guarantee is for a model that has not learned from these nodes.
+        They come from split conformal prediction on the validation nodes of the training. After
+        cross-validation they come from CV+ with the models of all folds, if these are stored: the
+        coverage is at least ``2 coverage - 1``, and mostly about ``coverage``. In all other cases
+        (no models of folds, a hop store, a refit) the coverage is approximate.
 
-        After cross-validation the sets are made by CV+ from the models of all folds, if these are
-        kept in ``fold_models``: then they cover at least ``2 coverage - 1``, and mostly about
-        ``coverage``. Without them, from a hop store, and after a refit, whose scores are those of
-        the model before it, the model has learned from all labels: the coverage is approximate.
-        With ``by_class`` the nodes of every class are covered so; without, they are in the mean.
+        Parameters
+        ----------
+        data : NodeData, or whatever :func:`hoplite.open_data` accepts
+        coverage : float, default 0.9
+            The probability, between 0 and 1.
+        by_class : bool, default False
+            Cover every class with this probability, instead of the average over all nodes.
+
+        Returns
+        -------
+        (n, m) ndarray of bool
+            The classes in each set, which may be several, or none. For regression (n, 2): the ends
+            of an interval.
+
+        Raises
+        ------
+        ConfigError
+            If the model was trained without validation nodes.
         """
         data = converted(data, prepare=self)
         logits = self.logits(data)
@@ -336,36 +417,71 @@ class TrainedModel:
         return quantile
 
     def plot_filter(self, graph: Graph | None = None) -> Figure:
-        """The frequency response of the learned filter over the spectrum, and its coefficients.
+        """Plot the frequency response of the filter over the spectrum, and its coefficients.
 
-        A curve for each of :attr:`filters_`, at eigenvalue lambda p(lambda) = sum_i c_i
-        p_i(lambda); with a ``graph`` also the density of its operator's eigenvalues. It needs the
-        extra ``plot``, as all pictures do; ConfigError for models without a filter.
+        There is a curve p(lambda) = sum_i c_i p_i(lambda) for each of :attr:`filters_`. Plots
+        require the extra ``plot``.
+
+        Parameters
+        ----------
+        graph : Graph, optional
+            Also plot the density of the eigenvalues of its operator.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+
+        Raises
+        ------
+        ConfigError
+            If the model has no filter.
         """
         return pictures.filter_figure(self, graph)
 
     def plot_confusion(self, data: NodeData, nodes: Any = "test") -> Figure:
-        """Who is taken for whom: nodes of the class of a row, predicted as that of a column.
+        """Plot the confusion matrix: rows are classes, columns predictions.
 
-        ``nodes`` is "train", "val", "test", "all" that have a label, or indices or a mask of nodes.
-        ConfigError unless every node has one class.
+        Parameters
+        ----------
+        data : NodeData, or whatever :func:`hoplite.open_data` accepts
+        nodes : {"train", "val", "test", "all"}, array of int, or boolean mask
+            "all" are all labelled nodes.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
         """
         data = converted(data, prepare=self)
         return pictures.confusion_figure(pictures.judged(self, data, nodes, "plot_confusion"))
 
     def plot_reliability(self, data: NodeData, nodes: Any = "test") -> Figure:
-        """Whether probabilities mean what they say: the share of right predictions beside each.
+        """Plot the reliability diagram: the accuracy in each bin of the predicted probability.
 
-        ``nodes`` as for :meth:`plot_confusion`. The bins are those of the calibration error. Of
-        several labels a node there is a curve for each of the most frequent ones, alone.
+        For several labels per node, there is a curve for each of the most frequent labels.
+
+        Parameters
+        ----------
+        data : NodeData, or whatever :func:`hoplite.open_data` accepts
+        nodes : {"train", "val", "test", "all"}, array of int, or boolean mask
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
         """
         data = converted(data, prepare=self)
         return pictures.reliability_figure(pictures.judged(self, data, nodes, "plot_reliability"))
 
     def plot_predicted(self, data: NodeData, nodes: Any = "test") -> Figure:
-        """Predicted numbers beside the true ones, of a model of numbers; right is the diagonal.
+        """Plot predicted against true numbers.
 
-        ``nodes`` as for :meth:`plot_confusion`.
+        Parameters
+        ----------
+        data : NodeData, or whatever :func:`hoplite.open_data` accepts
+        nodes : {"train", "val", "test", "all"}, array of int, or boolean mask
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
         """
         data = converted(data, prepare=self)
         return pictures.predicted_figure(pictures.judged(self, data, nodes, "plot_predicted"))
@@ -377,9 +493,20 @@ class TrainedModel:
         overwrite: bool = False,
         result: dict[str, Any] | None = None,
     ) -> Path:
-        """Write the model to ``folder``, with ``result`` (plain JSON values) beside it.
+        """Save the model. The folder appears complete or not at all.
 
-        The folder appears complete or not at all; with ``overwrite`` it may replace a model.
+        Parameters
+        ----------
+        folder : path
+        overwrite : bool, default False
+            Replace an existing model.
+        result : dict, optional
+            JSON values to save with the model.
+
+        Returns
+        -------
+        Path
+            The folder.
         """
         shared = {name: getattr(self, name) for name in SAVED}
         model = ModelFile(self.config.as_dict(), module=self.config.kind.source(), **shared)
@@ -388,35 +515,68 @@ class TrainedModel:
         return Path(folder)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """``weight`` ((k + 1) d, m) and ``bias`` (m,), which make logits of stacked hop features.
+        """The linear map from stacked hop features to logits.
 
-        logits = [P_0, .., P_k] weight + bias with P_i = p_i(S) X, as
-        ``HopFeatures(graph, hops=k, operator=..., basis=..., stack=True)`` gives them; block i of
-        the weight is c_i Theta. ConfigError for models that are no such sum.
+        logits = [P_0, .., P_k] weight + bias with P_i = p_i(S) X, the output of
+        ``HopFeatures(graph, hops=k, operator=..., basis=..., stack=True)``. Block i of ``weight``
+        is c_i Theta.
 
-        Of a model of classes there is also ``shift`` (m,): the class is argmax(logits - shift). It
-        is 0, but log(t / (1 - t)) for a class that begins at a chosen threshold t. The logits of a
-        calibrated model are divided by its temperature, so that their softmax are the
-        probabilities. Of a model of numbers these are instead the numbers themselves, in their
-        units.
+        Returns
+        -------
+        dict of ndarray
+            ``weight`` ((k + 1) d, m), ``bias`` (m,) and, for classes, ``shift`` (m,): the predicted
+            class is argmax(logits - shift). ``shift`` is log(t / (1 - t)) for a class with a chosen
+            threshold t, otherwise 0. The logits are divided by the temperature of a calibrated
+            model. For regression they are the numbers, in their units.
+
+        Raises
+        ------
+        ConfigError
+            If the model is not such a sum.
         """
         return hop_arrays(self)
 
     def to_torch(self) -> torch.nn.Linear:
-        """The map of :meth:`to_arrays` as a torch module: logits, with ``shift`` as a buffer."""
+        """The map of :meth:`to_arrays` as a torch module.
+
+        Returns
+        -------
+        torch.nn.Linear
+            With ``shift`` as a buffer.
+        """
         return hop_module(self)
 
     def to_onnx(self, path: str | Path) -> None:
-        """Write the map of :meth:`to_arrays` as ONNX: ``hops`` to ``logits``.
+        """Write the map of :meth:`to_arrays` as ONNX, from ``hops`` to ``logits``.
 
-        ``task``, ``task_state`` (with a chosen threshold) and ``shift`` are among its metadata. It
-        needs the extra ``export``.
+        The metadata contain ``task``, ``task_state`` (with a chosen threshold) and ``shift``. This
+        requires the extra ``export``.
+
+        Parameters
+        ----------
+        path : path
+            The file to write.
         """
         write_onnx(self, path)
 
     @classmethod
     def load(cls, folder: str | Path) -> TrainedModel:
-        """Read a model that ``save`` wrote; anything else raises ModelFileError."""
+        """Load a saved model.
+
+        Parameters
+        ----------
+        folder : path
+            A folder that :meth:`save` or ``hoplite train --out`` wrote.
+
+        Returns
+        -------
+        TrainedModel
+
+        Raises
+        ------
+        ModelFileError
+            If the folder is not a model, or is damaged.
+        """
         found, arrays = read_folder(folder, _shapes)
         weights = {name: value for name, value in arrays.items() if not is_of_fold(name)}
         others = {name: value for name, value in arrays.items() if is_of_fold(name)}

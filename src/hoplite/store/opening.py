@@ -42,15 +42,23 @@ def open_data(
     prepare: Any = None,
     **options: Any,
 ) -> NodeData:
-    """The node data that ``source`` is or names.
+    """Open node data: a graph, or a hop store that stays on disk.
 
-    A hop store stays on disk, see :class:`HopStore`; a graph on disk is read into memory. A graph
-    of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames (nodes, edges), is
-    converted as ``Graph.from_...`` does. All else is what :func:`hoplite.load` takes, with its
-    ``seed``, ``split``, ``structural``, ``link``, ``prepare`` and ``options`` of tables; the first
-    two, and a Graph itself, know only ``seed`` and ``prepare``, which mean nothing to them.
-    ``task`` may be given for all: what the labels are, see :meth:`hoplite.Graph.for_task`.
+    Parameters
+    ----------
+    source : Graph, HopStore, str, path, graph of another library, or pair of data frames
+        A hop store or its folder, a graph on disk, or whatever :func:`hoplite.load` accepts.
+    seed, split, structural, link, prepare, **options
+        As for :func:`hoplite.load`. A graph, a graph on disk and a hop store ignore ``seed`` and
+        ``prepare`` and accept only ``task`` of the others.
 
+    Returns
+    -------
+    NodeData
+        A :class:`hoplite.Graph` or a :class:`hoplite.HopStore`.
+
+    Examples
+    --------
     >>> open_data("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """

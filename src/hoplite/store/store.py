@@ -34,13 +34,21 @@ from hoplite.store.manifest import Manifest, read_manifest
 
 
 class HopStore:
-    """A folder of hop features, see :func:`propagate`; open it with :meth:`open`.
+    """A folder of hop features; :func:`hoplite.propagate` writes it, :meth:`open` opens it.
 
-    ``hops`` is k: there are hops 0 (X itself) to k, each of shape (n, d). It answers all that
-    :class:`hoplite.NodeData` asks, from its files and in bounded memory: :meth:`read` and
-    :meth:`rows` give hop features, ``operator_rows`` gives S in the form that the basis needs,
-    ``adjacency_rows`` the edge weights and ``node_ids`` the ids, the last three a range of rows at
-    a time; all of them are compared with their checksums before the first use.
+    The hops are 0 (X itself) to k = ``hops``, each of shape (n, d). A store implements
+    :class:`hoplite.NodeData` from its files, in bounded memory: :meth:`read` and :meth:`rows`
+    return hop features; ``operator_rows``, ``adjacency_rows`` and ``node_ids`` read S, the edge
+    weights and the ids, a range of rows at a time. Every file is compared with its checksum before
+    its first use.
+
+    Examples
+    --------
+    >>> import hoplite, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = hoplite.propagate("cora", folder, hops=2)
+    ...     store.read(0, 5).shape, store.complete
+    ((3, 5, 1433), True)
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -55,7 +63,21 @@ class HopStore:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> HopStore:
-        """The store in ``folder``, complete or not; StoreError if there is none."""
+        """Open a store, complete or not.
+
+        Parameters
+        ----------
+        folder : path
+
+        Returns
+        -------
+        HopStore
+
+        Raises
+        ------
+        StoreError
+            If the folder is not a store.
+        """
         folder = Path(folder)
         return cls(folder, read_manifest(folder))
 
@@ -102,7 +124,7 @@ class HopStore:
         return self.read(start, stop, [0])[0]
 
     def in_memory(self) -> Graph:
-        """StoreError: a store serves training, prediction and explanation, and nothing else."""
+        """Raises StoreError: a store is only for training, prediction and explanation."""
         raise StoreError(
             f"{self.folder} is a hop store, which only train, predict and explain accept; pass the "
             f"dataset that the store was built from ({self.name})."
@@ -114,7 +136,7 @@ class HopStore:
         return not self._unfinished(0)
 
     def missing(self) -> list[tuple[int, int]]:
-        """The panels and hops that are still to be computed; hop 0 is not computed."""
+        """The pairs (panel, hop) that are not computed yet."""
         return self._unfinished(1)
 
     def _unfinished(self, first_hop: int) -> list[tuple[int, int]]:
@@ -128,7 +150,7 @@ class HopStore:
         ]
 
     def require_complete(self) -> HopStore:
-        """The store itself; StoreError, with the way to finish it, if a block is missing."""
+        """The store itself; raises StoreError, which says how to finish it, if it is incomplete."""
         unfinished = self._unfinished(0)
         if unfinished:
             panel, hop = unfinished[0]
@@ -158,9 +180,18 @@ class HopStore:
         return list(self.manifest.row_blocks)
 
     def read(self, start: int, stop: int, hops: Sequence[int] | None = None) -> np.ndarray:
-        """Rows ``start`` to ``stop`` (excluded) of ``hops`` (all if None).
+        """Hop features of a range of rows.
 
-        float32 of shape (hops, rows, features).
+        Parameters
+        ----------
+        start, stop : int
+            The rows, ``stop`` excluded.
+        hops : sequence of int, optional
+            Which hops; all by default.
+
+        Returns
+        -------
+        (hops, rows, features) float32 ndarray
         """
         check_number("start", start, 0, self.num_nodes, whole=True)
         check_number("stop", stop, start, self.num_nodes, whole=True)
@@ -169,7 +200,19 @@ class HopStore:
     def rows(
         self, nodes: np.ndarray | Sequence[int], hops: Sequence[int] | None = None
     ) -> np.ndarray:
-        """The rows of ``nodes``, in that order: float32 of shape (hops, len(nodes), features)."""
+        """Hop features of any nodes.
+
+        Parameters
+        ----------
+        nodes : array of int
+        hops : sequence of int, optional
+            Which hops; all by default.
+
+        Returns
+        -------
+        (hops, len(nodes), features) float32 ndarray
+            In the order of ``nodes``.
+        """
         index = np.asarray(nodes)
         if index.size == 0:
             index = np.empty(0, np.int64)
@@ -205,7 +248,13 @@ class HopStore:
         return out
 
     def verify(self) -> list[str]:
-        """Read the whole store; one sentence per damage, none if all is as it was written."""
+        """Read the whole store and compare it with its checksums.
+
+        Returns
+        -------
+        list of str
+            A sentence for each problem; empty if there is none.
+        """
         return [str(error) for error in self.damages()]
 
     def damages(self) -> Iterator[StoreError]:
@@ -220,11 +269,17 @@ class HopStore:
                 yield error
 
     def size(self) -> int:
-        """Bytes of all files of the store."""
+        """Size of all files of the store, in bytes."""
         return sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
 
     def errors(self) -> tuple[dict[str, float], ...]:
-        """What half precision costs, per hop: ``hop``, ``max_abs``, ``relative`` (Frobenius)."""
+        """The rounding errors of half precision.
+
+        Returns
+        -------
+        tuple of dict
+            For each hop: ``hop``, ``max_abs`` and ``relative`` (Frobenius norm).
+        """
         found = []
         for hop in range(1, self.hops + 1) if self.manifest.dtype != "float32" else ():
             panels = range(len(self.manifest.panels))
