@@ -178,7 +178,7 @@ class TrainingConfig(Checked):
         The learning rate and the penalty of a learned filter, as multiples of those of Theta.
     dropout, drop_nodes, output_dropout : float
         Probabilities in [0, 1) that an entry of X, a whole row of X, or an entry of X Theta is set
-        to 0 in a training step; what is kept is scaled so that expectations stay.
+        to 0 in a training step; the others are scaled so that the expectation does not change.
     draws : int
         Number of dropout masks in one step; the loss is their mean.
     consistency : float
@@ -193,11 +193,10 @@ class TrainingConfig(Checked):
         or a path of penalties, each solved to its optimum (one epoch is one penalty), for models
         that are linear in their weights; see :mod:`hoplite.training.path`.
     preset : {"default", "paper", "authors"}
-        Which values the settings have that are not given: the best known ones, or those of the
-        paper's experiments: Adam with dropout for every model; or those of the model's own authors,
-        for JacobiConv.
+        The defaults of other settings: the best known ones; those of the paper's experiments, with
+        Adam and dropout for every model; or those of the model's authors, for JacobiConv.
     epochs, patience : int
-        Maximum number of epochs; stop after ``patience`` epochs without a better one.
+        Maximum number of epochs; training stops after ``patience`` epochs without improvement.
     monitor : {"auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae"}
         The validation score that chooses the epoch; "auto" is the accuracy for classes and the loss
         for numbers.
@@ -223,14 +222,19 @@ class TrainingConfig(Checked):
         validation scores stay those of the first training. ``hoplite train TABLES --out MODEL``
         does so by default if the tables have validation nodes.
     folds : int
-        Without validation nodes: cross-validation over so many folds of the training nodes chooses
-        the epoch (of optimizer "path" the penalty), and the model is trained on all of them; see
-        :mod:`hoplite.training.folds`. 0: without, the last epoch counts.
+        Number of folds of the training nodes that choose the epoch (the penalty for the optimizer
+        "path") if there are no validation nodes; the model is then trained on all of them, see
+        :mod:`hoplite.training.folds`. With 0 the last epoch is kept.
     order : {"auto", "weights-first", "hops-first"}
         Evaluation order; "auto" takes the cheaper one.
     batch : int
         Training rows in one step of Adam; 0 for all. Mini-batches are rows of hop features, so
         they need dropout 0; the seed shuffles the rows.
+
+    Examples
+    --------
+    >>> TrainingConfig(lr=0.2, dropout=0).epochs
+    500
     """
 
     lr: float = number_setting(0.05, "Learning rate.", 0, open_ends="l", group="Training")

@@ -172,7 +172,7 @@ class Relation:
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Graph(Described):
-    """An undirected graph with node features and (some) node labels.
+    """An undirected, immutable graph with node features and labels of some nodes.
 
     Parameters
     ----------
@@ -189,12 +189,12 @@ class Graph(Described):
     class_names, feature_names, node_ids : sequences, optional
         Names for reports and predictions; those of classes and features are kept as text.
     preparation : Preparation, optional
-        How the features came from the columns of a table; a model that is trained here keeps it.
+        How the features came from the columns of a table; a trained model stores it.
     relations : sequence of Relation, optional
         Edges by direction or type; ``adjacency`` has them all.
 
-    A graph is never changed after construction, so copies are the graph itself.
-
+    Examples
+    --------
     >>> g = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3), labels=[0, 1, -1])
     >>> g
     Graph(nodes=3, edges=2, features=3, classes=2)
@@ -264,15 +264,30 @@ class Graph(Described):
         types: Sequence[Any] | None = None,
         **options: Any,
     ) -> Graph:
-        """Build a graph from an edge list of shape (e, 2).
+        """Build a graph from a list of edges.
 
-        Without ``weights`` every pair counts once. With weights, repeated pairs in one direction
-        are summed, and if both directions are given the larger weight is taken, so a list that
-        names each edge twice means the same as one that names it once.
+        Parameters
+        ----------
+        edges : (e, 2) array of int
+            Pairs of nodes.
+        features, labels
+            As for :class:`Graph`.
+        weights : (e,) array, optional
+            Weights of repeated pairs in one direction are added; if both directions are given, the
+            larger weight is used. Without weights, every pair counts once.
+        directed : bool, default False
+            Keep the direction of edges, as the relations ``out`` and ``in``.
+        types : sequence of str, optional
+            The type of each edge; every type is a relation, or two with ``directed``.
+        **options
+            Further arguments of :class:`Graph`, e.g. ``split`` or ``node_ids``.
 
-        ``directed`` keeps the direction, as relations ``out`` and ``in``; ``types``, a text per
-        edge, makes a relation of every type, or two. See :class:`~hoplite.graph.Relation`.
+        Returns
+        -------
+        Graph
 
+        Examples
+        --------
         >>> arcs = Graph.from_edges([(0, 1), (1, 2)], np.eye(3), directed=True)
         >>> [relation.name for relation in arcs.relations]
         ['out', 'in']
@@ -316,22 +331,22 @@ class Graph(Described):
 
     @property
     def num_nodes(self) -> int:
-        """n, the isolated ones counted."""
+        """Number of nodes n, including isolated ones."""
         return self.adjacency.shape[0]
 
     @property
     def num_edges(self) -> int:
-        """Undirected edges, self-loops not counted."""
+        """Number of undirected edges, without self-loops."""
         return self.adjacency.nnz // 2
 
     @property
     def num_features(self) -> int:
-        """d, the columns of X."""
+        """Number of features d."""
         return self.features.shape[1]
 
     @property
     def num_classes(self) -> int:
-        """m, the outputs of a model: of regression 1."""
+        """Number of classes m, the outputs of a model; 1 for regression."""
         return len(self.class_names)
 
     @cached_property
@@ -412,10 +427,24 @@ class Graph(Described):
         return self
 
     def for_task(self, task: str | None) -> Graph:
-        """The same graph with its labels as ``task`` needs them; GraphError if they cannot be.
+        """The same graph with its labels converted for a task.
 
-        That is "classification", "regression", "multilabel", or "auto": as they are.
+        Parameters
+        ----------
+        task : {"auto", "classification", "regression", "multilabel"}
+            "auto" leaves them as they are.
 
+        Returns
+        -------
+        Graph
+
+        Raises
+        ------
+        GraphError
+            If the labels cannot be converted.
+
+        Examples
+        --------
         >>> g = Graph.from_edges([(0, 1)], np.eye(2), [0, 1], class_names=["2.5", "7"])
         >>> g.for_task("regression").labels
         array([2.5, 7. ])
@@ -424,7 +453,17 @@ class Graph(Described):
         return self if labels is self.labels else self._replace(labels=labels, class_names=names)
 
     def with_labels(self, labels: Any, class_names: Sequence[str] | None = None) -> Graph:
-        """The same graph with other labels and no split."""
+        """The same graph with other labels and no split.
+
+        Parameters
+        ----------
+        labels, class_names
+            As for :class:`Graph`.
+
+        Returns
+        -------
+        Graph
+        """
         return self._replace(labels=labels, class_names=class_names, split=Split())
 
     def with_features(
@@ -434,11 +473,23 @@ class Graph(Described):
         *,
         preparation: Preparation | None = None,
     ) -> Graph:
-        """The same graph with other features; ``preparation`` as for the graph itself."""
+        """The same graph with other features.
+
+        Parameters
+        ----------
+        features, preparation
+            As for :class:`Graph`.
+        names : sequence of str, optional
+            Names of the features.
+
+        Returns
+        -------
+        Graph
+        """
         return self._replace(features=features, feature_names=names, preparation=preparation)
 
     def with_node_ids(self, node_ids: Sequence[Any]) -> Graph:
-        """The same graph with other names of its nodes."""
+        """The same graph with other ids of its nodes."""
         return self._replace(node_ids=node_ids)
 
     def _with(self, **changes: Any) -> Graph:
@@ -542,20 +593,19 @@ class Graph(Described):
 class NodeData(Protocol):
     """n nodes with d features each, (some) labels of m classes, and a split.
 
-    A graph in memory, a graph on disk and a hop store all answer these questions, so training,
-    prediction and explanation take any of them. :func:`hoplite.open_data` makes node data of what
-    a user names.
+    This is the common interface of graphs in memory, graphs on disk and hop stores, so training,
+    prediction and explanation accept any of them. :func:`hoplite.open_data` opens node data.
 
     Attributes
     ----------
     name : str
-        What the data is called in reports.
+        Name of the data in reports.
     num_nodes, num_features, num_classes : int
         n, d and m.
     class_names, feature_names : tuple of str
         The names of the m classes, and of the d features; None if features have none.
     labels : array
-        A row for every node, of one of the kinds of :mod:`hoplite.labels`.
+        Classes, numbers or several labels, one row per node; see :mod:`hoplite.labels`.
     split : Split
         The nodes of training, validation and test.
     node_ids : sequence or None

@@ -53,8 +53,14 @@ def _option(
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How node and edge tables are read; where a model reads them, only some of it may change.
+    """How node and edge tables are read.
 
+    The fields are keyword arguments of :func:`hoplite.load` and options of the command line;
+    docs/preparation.md explains them. For a trained model only the names of tables and columns and
+    ``unknown_nodes`` can be changed.
+
+    Examples
+    --------
     >>> TableOptions(scale="minmax")
     Traceback (most recent call last):
     ...
@@ -494,11 +500,20 @@ def stretched(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Preparation:
-    """The options by which tables are read and, once it is fitted, what each column becomes.
+    """How the columns of tables become features; a model stores it and applies it to new tables.
 
-    ``transformer`` is the kind of the user's own that made the features instead; it is not kept.
-    ``unused`` are the columns of the edge table that nothing was made of, ``constant`` those of the
-    node table that never change, so that nothing is learned from them.
+    Parameters
+    ----------
+    options : TableOptions
+        How tables are read.
+    columns : tuple, optional
+        The fitted columns: type, centre, scale and values of each.
+    transformer : str
+        The type of a transformer of your own that made the features instead; it is not stored.
+    unused : tuple of str
+        Columns of the edge table that are not used.
+    constant : tuple of str
+        Columns of the node table that never change, so that nothing is learned from them.
     """
 
     options: TableOptions = TableOptions()

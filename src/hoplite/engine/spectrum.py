@@ -61,8 +61,14 @@ def frequency_response(
     points : (p,) eigenvalues, optional
         200 of them over the operator's spectrum if not given, the grid of ``spectral_density``.
     basis, operator : str
-        What the coefficients belong to.
+        Basis and operator of the coefficients.
 
+    Returns
+    -------
+    (p,) ndarray
+
+    Examples
+    --------
     >>> frequency_response([0, 0, 1], [-1, 0.5]).tolist()
     [1.0, 0.25]
     """

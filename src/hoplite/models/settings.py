@@ -53,10 +53,15 @@ OF_STEPS = frozenset(
 
 @dataclass(frozen=True)
 class ModelConfig(Checked):
-    """The settings of a model, checked once; :func:`model_config` makes them.
+    """The validated settings of a model; create them with :func:`model_config`.
 
-    Every model has a subclass with its own settings, ``LGC.Settings`` for LGC; ``model`` is its
-    name and ``kind`` its class. docs/models.md lists the settings of each model.
+    Every model has a subclass with its own settings, e.g. ``LGC.Settings``; ``model`` is the name
+    of the model and ``kind`` its class. docs/models.md lists the settings of each model.
+
+    Examples
+    --------
+    >>> model_config("ppr", hops=4).alpha
+    0.1
     """
 
     kind: ClassVar[type[Model]]  # the class of the model

@@ -84,22 +84,22 @@ def propagate(
     cluster: str | None = None,
     **options: Any,
 ) -> HopStore:
-    """Compute p_0(S) X .. p_k(S) X of ``source`` and keep them in the folder ``out``.
+    """Compute the hop features p_0(S) X, ..., p_k(S) X of a graph and write them to a folder.
 
     Parameters
     ----------
     source : Graph, DiskGraph, or what :func:`hoplite.load` takes
         Tables that are large for ``memory`` are imported piece by piece, to ``out/graph``.
     out : path
-        The folder of the store. If it holds this work already, finished or not, the work goes on
-        from there; a damaged block is computed anew. More hops than before are added.
+        The folder of the store. An interrupted computation continues; damaged blocks are computed
+        again; if ``hops`` is larger than before, hops are added.
     hops, operator, basis
         k, S and the polynomials p_i, as in a model.
     memory : str or int
-        Peak of the whole process, such as ``"4GB"``, the imported libraries included; on a cluster
-        of each worker, too.
+        Peak memory of the process, such as ``"4GB"``, including the imported libraries; on a
+        cluster also of each worker.
     dtype : {"float32", "float16", "bfloat16"}
-        How hops 1 to k are stored; what that costs is measured, see :meth:`HopStore.errors`.
+        Data type of hops 1 to k; :meth:`HopStore.errors` has the rounding errors.
     seed : int, optional
         As for :func:`hoplite.load`.
     progress : bool or callable
@@ -109,12 +109,20 @@ def propagate(
         Where the hops are computed: ``"tcp://HOST:PORT"`` of a running Dask scheduler whose workers
         share the folder, or ``"local:N"`` for N processes here (in a script, these need
         ``if __name__ == "__main__":``). If None, in this process.
-    options
-        Of tables, as :func:`hoplite.load` takes them.
+    **options
+        Options of tables, as for :func:`hoplite.load`.
 
-    The files are the same, byte for byte, however often the work was stopped and whatever the
-    number of threads. In float32 they equal the hop features in memory to the bit.
+    Returns
+    -------
+    HopStore
 
+    Notes
+    -----
+    The files are the same, byte for byte, whatever the interruptions and the number of threads. In
+    float32 they equal the hop features in memory to the bit.
+
+    Examples
+    --------
     >>> import tempfile, numpy as np
     >>> from hoplite import Graph
     >>> path = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3))

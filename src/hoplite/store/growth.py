@@ -71,17 +71,25 @@ def update_store(
         As :func:`hoplite.io.extend` takes them; it is held in memory. The columns are prepared
         as those of the store were. Tables that were added already are left alone.
     out : path
-        The folder of a complete store. It is the old one until the new one is complete; stopped or
-        killed, the same call does what is left.
+        The folder of a complete store. It stays valid until the update is complete; after an
+        interruption, the same call continues.
     memory, progress
         As in :func:`propagate`.
-    options
-        ``label``, ``id`` and ``unknown_nodes``, of tables.
+    **options
+        ``label``, ``id`` and ``unknown_nodes`` of tables.
 
-    Only hops within k steps of what is new are computed, if these are few, and the files come out
-    as if all had been: those of ``propagate(graph.extended(new))``, byte for byte, if it is cut
-    into the same blocks. Labels and split stay, and new nodes get what ``new`` says of them.
+    Returns
+    -------
+    HopStore
 
+    Notes
+    -----
+    Only rows within k hops of new nodes and edges are computed, if these are few. The result equals
+    the store of the extended graph, byte for byte if the blocks are the same. Labels and split
+    stay; new nodes have the labels and the split of their table.
+
+    Examples
+    --------
     >>> import tempfile, numpy as np, pyarrow as pa
     >>> from hoplite import Graph, propagate
     >>> path = Graph.from_edges([(0, 1), (1, 2)], np.eye(3), feature_names=["a", "b", "c"])

@@ -115,7 +115,26 @@ class Figures:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingResult(Described):
-    """The runs of one configuration on one graph, or on the hop store of one."""
+    """The result of :func:`hoplite.train`: the runs of one configuration, with their scores.
+
+    Attributes
+    ----------
+    model : TrainedModel
+        The model of the best run.
+    test_score, val_score : float
+        Mean score over the runs: accuracy, R^2 or micro F1.
+    runs : list of ScoredRun
+        One per seed, with history, scores and model.
+    graph : NodeData
+        What was trained on.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> result = hoplite.train("cora", "sgc", hops=2, epochs=5, seeds=2)
+    >>> len(result.runs), result.metrics("val")["accuracy"].mean == result.val_score
+    (2, True)
+    """
 
     graph: NodeData
     model_config: ModelConfig
@@ -132,7 +151,7 @@ class TrainingResult(Described):
 
     @property
     def best_run(self) -> ScoredRun:
-        """The run whose best epoch is the best on validation, by the same rule (the first)."""
+        """The run with the best validation score at its best epoch; the first of equal ones."""
         monitor = self.task.monitor(self.training_config.monitor)
 
         def rank(run: ScoredRun) -> tuple[float, float]:
@@ -145,14 +164,22 @@ class TrainingResult(Described):
 
     @property
     def judged_part(self) -> str:
-        """Whose figures count: "test", or "val" where no test node was scored."""
+        """The part whose scores count: "test", or "val" if no test node was scored."""
         return "test" if any("test" in run.outputs for run in self.runs) else "val"
 
     def metrics(self, part: str = "test") -> dict[str, Spread]:
-        """Mean and deviation of every figure over the runs, NaN if one of them has no result.
+        """Mean and standard deviation of every metric over the runs.
 
-        Empty if there are no such nodes. Those of one run, and of each class, are in
-        ``run.test_metrics``.
+        The metrics of one run, and of each class, are in ``run.test_metrics``.
+
+        Parameters
+        ----------
+        part : {"test", "val"}
+
+        Returns
+        -------
+        dict of Spread
+            With ``mean`` and ``std``, NaN if a run has no result; empty if there are no such nodes.
         """
         evaluations = [run.metrics(part) for run in self.runs]
         names = next((e.figures for e in evaluations if e is not None), ())
@@ -164,12 +191,12 @@ class TrainingResult(Described):
 
     @property
     def out_of_fold(self) -> bool:
-        """Whether cross-validation stands for validation nodes."""
+        """Whether validation scores are from cross-validation."""
         return not self.graph.split.val.size and self._validated == len(self.graph.split.train)
 
     @property
     def held_out(self) -> int:
-        """Training nodes that validated, before the model was trained on all of them."""
+        """Number of training nodes that validated before the model was trained on all nodes."""
         return 0 if self.graph.split.val.size or self.out_of_fold else self._validated
 
     @property
@@ -177,10 +204,18 @@ class TrainingResult(Described):
         return len(self.best_run.outputs.get("val", ((),))[0])
 
     def intervals(self, part: str = "val") -> dict[str, tuple[float, float]]:
-        """90 % intervals of the figures of the chosen run, by resampling the nodes of ``part``.
+        """90 % confidence intervals of the scores of the best run, by resampling nodes.
 
-        They tell how far the figures would be off for other nodes, with the same model; none of
-        more than 10,000 nodes, where they are narrow.
+        They show how the scores of this model would vary for other nodes.
+
+        Parameters
+        ----------
+        part : {"val", "test"}
+
+        Returns
+        -------
+        dict
+            From the name of a metric to the ends of its interval; empty for more than 10,000 nodes.
         """
         run, rng = self.best_run, np.random.default_rng(0)
         check_choice("part", part, SCORED)
@@ -200,13 +235,23 @@ class TrainingResult(Described):
         return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
     def baseline(self, part: str = "test") -> Evaluation | None:
-        """The same figures of what has seen the training labels alone, such as the majority."""
+        """Scores of a baseline that knows only the training labels, e.g. the largest class.
+
+        Parameters
+        ----------
+        part : {"test", "val"}
+
+        Returns
+        -------
+        Evaluation or None
+            None if there are no such nodes.
+        """
         check_choice("part", part, SCORED)
         labels = next((r.outputs[part][0] for r in self.runs if part in r.outputs), None)
         return None if labels is None else self.task.baseline(labels, self.graph.class_names)
 
     def figures(self) -> Figures | None:
-        """All figures as plain values, for files and pages; None if no node was scored."""
+        """All scores as plain values; None if no node was scored."""
         nodes = self.judged_part
         best, baseline = self.best_run.metrics(nodes), self.baseline(nodes)
         if best is None or baseline is None:
@@ -293,29 +338,40 @@ class TrainingResult(Described):
         return _described(self)
 
     def plot_history(self) -> Figure:
-        """Loss and score of every run by epoch; the kept epoch and an early stop are marked.
+        """Plot loss and score of every run by epoch, with the kept epoch and early stops.
 
-        It needs the extra ``plot``, as all pictures do.
+        Plots require the extra ``plot``.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
         """
         return history_figure(self)
 
     def plot_filter(self, *, density: bool = False) -> Figure:
-        """:meth:`TrainedModel.plot_filter` of the chosen model.
+        """Plot the filter of the best model, as :meth:`hoplite.TrainedModel.plot_filter`.
 
-        ``density``: with the density of the eigenvalues of the graph it was trained on.
+        Parameters
+        ----------
+        density : bool, default False
+            Also plot the density of the eigenvalues of the training graph.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
         """
         return self.model.plot_filter(self.graph.in_memory() if density else None)
 
     def plot_confusion(self, part: str = "test") -> Figure:
-        """Confusion matrix of the chosen model on the test (or "val") nodes."""
+        """Plot the confusion matrix of the best model on the test (or "val") nodes."""
         return confusion_figure(self._judged(part, "plot_confusion"))
 
     def plot_reliability(self, part: str = "test") -> Figure:
-        """Reliability diagram of the chosen model on the test (or "val") nodes."""
+        """Plot the reliability diagram of the best model on the test (or "val") nodes."""
         return reliability_figure(self._judged(part, "plot_reliability"))
 
     def plot_predicted(self, part: str = "test") -> Figure:
-        """Predicted against true numbers of the test (or "val") nodes."""
+        """Plot predicted against true numbers of the test (or "val") nodes."""
         return predicted_figure(self._judged(part, "plot_predicted"))
 
     def _judged(self, part: str, picture: str) -> Judged:
@@ -332,13 +388,19 @@ class TrainingResult(Described):
 
     @property
     def ms_per_epoch(self) -> float:
-        """Milliseconds per run and epoch: training step, validation, and a share of the set-up."""
+        """Milliseconds per run and epoch: training, validation, and a share of the set-up."""
         seconds = sum(run.seconds for run in self.runs)
         again = sum(run.best_epoch for run in self.runs) if self.training_config.refit else 0
         return 1000 * seconds / (again + sum(run.epochs for run in self.runs))
 
     def summary(self) -> dict[str, Any]:
-        """Everything but weights and curves, as plain JSON values; std is over the runs (n)."""
+        """All results except weights and curves.
+
+        Returns
+        -------
+        dict
+            JSON values; standard deviations are population deviations over the runs.
+        """
         names = [
             f"{part}_{metric.name}" for metric in self.task.metrics for part in ("test", "val")
         ]
@@ -457,34 +519,50 @@ def train(
     task: str = AUTO,
     **options: Any,
 ) -> TrainingResult:
-    """Train ``model`` on ``graph``'s split, once per seed, and score each run on the test nodes.
+    """Train a model, once per seed, and score it on the validation and test nodes.
 
-    Without validation nodes, folds of the training nodes stand for them, see
-    :mod:`hoplite.training.folds`. All labelled nodes of tables without a split are training nodes.
+    Without validation nodes, folds of the training nodes choose; see :mod:`hoplite.training.folds`.
+    All labelled nodes of tables without a split are training nodes.
 
     Parameters
     ----------
-    graph : Graph with a split, the name or path of a dataset, or a hop store or its path
-        A graph of another library, or a pair of frames, is converted as :func:`hoplite.open_data`
-        does. For a store its own hops, operator and basis are the default, and dropout 0.
-    model : str, such as "sgc" or "lgc"; all are in docs/models.md
-        Or a class of your own, see docs/your-own-model.md. If None, for node and edge tables
+    graph : Graph, str, path, graph of another library, pair of data frames, or HopStore
+        What to train on; see :func:`hoplite.open_data`. For a store its own hops, operator and
+        basis are the defaults, and dropout 0.
+    model : str or type, optional
+        A model's name, such as "lgc" (docs/models.md), or a class of your own
+        (docs/your-own-model.md). If None, for node and edge tables
         ``"blocks"`` with ``operator="random_walk"`` and logarithms of degrees as more features,
         and 2 hops, or with folds as many of 0 to 2, or PPR, as has the lowest loss. Labels
         of neighbours are added where they lower it. For graphs ``"lgc"``; without any option, and
         with up to 20,000 training nodes, LGC, PPR or hop blocks of 0 or 2 hops, whichever has the
         lowest validation loss.
-    seeds : how many (0, 1, 2, ...) or which
-    record_test : keep test curves in the history (they never choose anything)
-    test : False leaves the test nodes unread, as long as you compare settings
-    progress : True for a bar on standard error, or in a notebook; or called after every epoch
-    memory : for a store: peak of this process, such as "4GB" (the default)
-    cluster : for a store: the address of a Dask cluster whose workers share its rows
-    sample_weight : (n,) what each node counts in the loss, 1 if not given
+    seeds : int or sequence of int, default 1
+        How many seeds (0, 1, ...) to train, or which.
+    record_test : bool, default False
+        Keep test curves in the history; they never choose anything.
+    test : bool, default True
+        False leaves the test nodes unread, e.g. while you compare settings.
+    progress : bool or callable, default False
+        True for a progress bar, or a function to call after every epoch.
+    memory : str or int, optional
+        Peak memory of the process for a store, "4GB" by default.
+    cluster : str, optional
+        Address of a Dask cluster whose workers share the rows of a store.
+    sample_weight : (n,) array, optional
+        Weight of each node in the loss.
     task : {"auto", "classification", "regression", "multilabel"}
-        What the labels are, see :meth:`Graph.for_task`; "auto" goes by what they look like.
-    options : fields of ModelConfig and TrainingConfig, such as ``hops=20, lr=0.2``
+        What the labels are; see :meth:`hoplite.Graph.for_task`.
+    **options
+        Settings of the model (:class:`hoplite.ModelConfig`) and of training
+        (:class:`hoplite.TrainingConfig`), e.g. ``hops=20, lr=0.2``.
 
+    Returns
+    -------
+    TrainingResult
+
+    Examples
+    --------
     >>> import hoplite
     >>> result = hoplite.train(hoplite.load("cora"), "sgc", hops=2, epochs=20)
     >>> result.test_accuracy > 0.6
