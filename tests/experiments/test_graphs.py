@@ -58,6 +58,9 @@ def test_every_network_trains(data: Path, monkeypatch: pytest.MonkeyPatch) -> No
     from experiments import graph_nets
 
     monkeypatch.setattr(graph_nets, "EPOCHS", 1)
-    monkeypatch.setattr(graph_nets, "GRID", {"lr": (0.01,), "width": (4,)})
+    monkeypatch.setattr(graph_nets, "WIDTH", 4)
+    fold = graphs.load_fold(data, "MUTAG", 0)
+    batches = graph_nets.as_data(fold)
     for net in graph_nets.NETS:
-        assert 0 <= graph_nets.run_fold(data, "MUTAG", net, 0)["test_accuracy"] <= 1
+        record = graph_nets.run_fold(batches, fold.table.split, net)
+        assert 0 <= record["test_accuracy"] <= 1
