@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from typer.testing import CliRunner
 
+import hoplite
 from hoplite import GraphClassifier, GraphModel, GraphRegressor, config
 from hoplite.cli import app
-from hoplite.errors import ConfigError, GraphError, ModelFileError
+from hoplite.errors import ConfigError, GraphError, ModelFileError, SearchError
 from hoplite.graph import Graph, Split
 from hoplite.graphs import GraphSet, explain_graph, load_graphs, train_graphs, write_graphs
 from hoplite.graphs.pooling import FAMILIES
@@ -219,3 +221,28 @@ def test_a_server_answers_about_graphs(small: GraphSet, models: dict[str, GraphM
     graphs = dataclasses.replace(small, graph_ids=ids, split=Split())
     answers = Answers(models["colours"].head, models["colours"].pooled(graphs))
     assert answers is not None
+
+
+def test_a_search_takes_the_best_candidate_and_is_continued(
+    small: GraphSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = {"colours": {"depth": [0, 1]}, "pool": {"hops": 1, "structure": ["none", "add"]}}
+    result = hoplite.search(small, grid=grid, out=tmp_path, workers=1)
+    same = train_graphs(small, "pool", hops=1, structure="add", test=False)
+    titles = [one.options["model"] for one in result.ranking]
+    assert len(titles) == 4
+    losses = [one.val_loss for one in result.ranking]
+    assert losses == sorted(losses)
+    if titles[0] == "pool hops=1 structure=add":
+        np.testing.assert_array_equal(result.model.logits(small), same.model.logits(small))
+    assert result.test_accuracy > 0.7
+    for name in ("compare", "train_graphs"):  # nothing is trained again
+        monkeypatch.setattr(sys.modules["hoplite.search.graphs"], name, None)
+    again = hoplite.search(small, grid=grid, out=tmp_path)
+    assert again.summary() == result.summary() | {"minutes": again.summary()["minutes"]}
+    loaded = GraphModel.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.logits(small), result.model.logits(small))
+    with pytest.raises(ConfigError, match="samples"):
+        hoplite.search(small, samples=3)
+    with pytest.raises(SearchError, match="another data"):
+        hoplite.search(small.with_split(Split(range(60))), grid=grid, out=tmp_path)

@@ -102,7 +102,14 @@ OwnClass = Annotated[
     ),
 ]
 _MODEL_HELP = f"{', '.join(MODELS)}, or MODULE:CLASS."
-ModelName = Annotated[str, typer.Option(help=_MODEL_HELP, autocompletion=complete(MODELS))]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        help=_MODEL_HELP,
+        show_default=f"{DEFAULT_MODEL}; for graphs {AUTO}",
+        autocompletion=complete(MODELS),
+    ),
+]
 ModelByData = Annotated[
     str | None,
     typer.Option(

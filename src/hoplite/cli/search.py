@@ -7,9 +7,9 @@ from typing import Any
 
 from typer import Option
 
-from hoplite.cli import console, options
+from hoplite.cli import console, graphs, options
 from hoplite.config import EXECUTORS, GRIDS, PROTOCOLS
-from hoplite.models.settings import DEFAULT_MODEL
+from hoplite.models.settings import AUTO, DEFAULT_MODEL
 from hoplite.progress import search_bar
 
 
@@ -17,7 +17,7 @@ from hoplite.progress import search_bar
 def search(
     dataset: options.Dataset,
     out: Path = Option(help="Folder of the search; run the command again to continue."),
-    model: options.ModelName = DEFAULT_MODEL,
+    model: options.ModelName = None,
     grid: str = Option(
         "default",
         help=f"{', '.join(GRIDS)}, or a TOML file.",
@@ -55,6 +55,7 @@ def search(
 
     The chosen model is saved in OUT/model. After an interruption, run the same command again to
     continue; several processes may share one --out. Further options are fixed for all trials.
+    A set of graphs is searched with one seed, over families of features and their settings.
 
     Example: hoplite search cora --model lgc --out searches/cora-lgc
     """
@@ -62,15 +63,19 @@ def search(
         options.check_table("--export", export, dataset)
         options.check_new(export, overwrite=overwrite)
     reading, fixed = options.split_settings(settings)
-    from hoplite import open_data  # only now, as importing it takes time
+    of_graphs = graphs.is_set(dataset, reading)
+    from hoplite import load_graphs, open_data  # only now, as importing it takes time
     from hoplite import search as run
     from hoplite.predictions import write_table
-    from hoplite.search import train_command
 
-    graph = open_data(dataset, **reading).in_memory()
-    with search_bar(f"{graph.name} {model}") as progress:
+    model = model or (AUTO if of_graphs else DEFAULT_MODEL)
+    if of_graphs:
+        data = load_graphs(dataset, **reading)
+    else:
+        data = open_data(dataset, **reading).in_memory()
+    with search_bar(f"{data.name} {model}") as progress:
         result = run(
-            graph,
+            data,
             model,
             grid=grid,
             seeds=seeds,
@@ -87,7 +92,7 @@ def search(
     flags = {"seed": "split_seed", "split": "split_index"}
     reading = {flags.get(name, name): value for name, value in reading.items()}
     places = {
-        "command": train_command(dataset, model, result.best.options, seeds, reading),
+        "command": result.command(dataset, reading),
         "out": str(out),
     }
     if protocol == "validation":

@@ -11,6 +11,7 @@ and of ``colours`` a colour's part belongs in equal shares to the nodes that car
 from __future__ import annotations
 
 import html
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,14 +42,16 @@ class GraphExplanation(Described):
         ``against`` is None where the logit itself is explained.
     logit : float
         What the parts add up to: the logit of the class, or its lead.
-    constant : float
-        The bias, and of ``hops`` the part of the number of nodes.
+    bias : float
+        The part of no column.
     columns : dict of float
         The part of every column of Phi that is not 0, by its name.
     parts : (steps, n) array or None
         By hop (or depth) and node; None for families that are no sums over nodes.
     steps : str
         "hop" or "depth".
+    outside : float
+        What of the columns belongs to no node: of ``hops`` the part of the number of nodes.
     """
 
     graph_id: Any
@@ -57,10 +60,16 @@ class GraphExplanation(Described):
     against: str | None
     predicted: str
     logit: float
-    constant: float
+    bias: float
     columns: dict[str, float]
     parts: np.ndarray | None
     steps: str
+    outside: float = 0.0
+
+    @property
+    def constant(self) -> float:
+        """What belongs to no node: the bias, and of ``hops`` the part of the number of nodes."""
+        return self.bias + self.outside
 
     @property
     def by_node(self) -> np.ndarray | None:
@@ -77,7 +86,7 @@ class GraphExplanation(Described):
         """The logit without all parts: 0 up to rounding."""
         if self.parts is not None:
             return float(self.logit - self.constant - self.parts.sum())
-        return float(self.logit - self.constant - sum(self.columns.values()))
+        return float(self.logit - self.bias - sum(self.columns.values()))
 
     @property
     def node_ids(self) -> list[Any]:
@@ -87,46 +96,53 @@ class GraphExplanation(Described):
     def to_dict(self, top: int = 10) -> dict[str, Any]:
         """Plain JSON values, with the ``top`` nodes and columns."""
         steps = {} if self.by_step is None else {f"by_{self.steps}": self.by_step.tolist()}
+        nodes, columns = _strongest(self._nodes, top), _strongest(self.columns.items(), top)
         return {
             "graph": self.graph_id,
             "predicted": self.predicted,
             "class": self.class_,
             "against": self.against,
             "logit": self.logit,
+            "bias": self.bias,
             "constant": self.constant,
             **steps,
-            "nodes": [{"id": name, "contribution": part} for name, part in self._top_nodes(top)],
-            "columns": [{"name": name, "contribution": part} for name, part in self._top(top)],
+            "nodes": [{"id": name, "contribution": part} for name, part in nodes],
+            "columns": [{"name": name, "contribution": part} for name, part in columns],
             "residual": self.residual,
         }
 
-    def _top(self, top: int) -> list[tuple[str, float]]:
-        return sorted(self.columns.items(), key=lambda pair: -abs(pair[1]))[:top]
-
-    def _top_nodes(self, top: int) -> list[tuple[Any, float]]:
-        if self.by_node is None:
-            return []
-        order = np.argsort(-np.abs(self.by_node), kind="stable")[:top]
-        return [(self.node_ids[i], float(self.by_node[i])) for i in order.tolist()]
+    @property
+    def _nodes(self) -> list[tuple[Any, float]]:
+        amounts = [] if self.by_node is None else self.by_node.tolist()
+        return list(zip(self.node_ids, amounts, strict=False))
 
     def describe(self, top: int = 10) -> Description:
-        """Tables of hops, nodes and columns."""
+        """Tables of hops, nodes and columns, each of which adds up to the logit."""
         lead = "" if self.against is None else f", its lead over {self.against}"
         facts = {
             "graph": f"{self.graph_id}, {self.graph.num_nodes:,} nodes",
             "predicted": self.predicted,
             f"logit of {self.class_}{lead}": signed(self.logit, 4),
-            "constant": signed(self.constant, 4),
         }
-        tables = []
+        tables = [self._table("column", self.columns.items(), top, "bias", self.bias)]
         if self.by_step is not None:
-            rows = [[str(i), signed(part, 4)] for i, part in enumerate(self.by_step.tolist())]
-            tables.append(Table([self.steps, "contribution"], rows, f"By {self.steps}"))
-            rows = [[str(name), signed(part, 4)] for name, part in self._top_nodes(top)]
-            tables.append(Table(["node", "contribution"], rows, "By node"))
-        rows = [[name, signed(part, 4)] for name, part in self._top(top)]
-        tables.append(Table(["column", "contribution"], rows, "By column"))
+            constant = "no node", self.constant
+            steps = list(enumerate(self.by_step.tolist()))
+            tables.insert(0, self._table(self.steps, steps, len(steps), *constant))
+            tables.insert(1, self._table("node", self._nodes, top, *constant))
         return Description(f"Why {self.graph_id} is {self.predicted}", facts, tables)
+
+    def _table(
+        self, what: str, parts: Collection[tuple[Any, float]], top: int, rest: str, constant: float
+    ) -> Table:
+        """The strongest parts, all others together, what belongs to none, and the sum."""
+        rows = _strongest(parts, top) if top < len(parts) else list(parts)
+        hidden = len(parts) - len(rows)
+        others = sum(part for _, part in parts) - sum(part for _, part in rows)
+        rows += [(f"the other {hidden:,}", others)] if hidden else []
+        rows += [(rest, constant), ("sum", constant + sum(part for _, part in rows))]
+        cells = [[str(name), signed(part, 4)] for name, part in rows]
+        return Table([what, "contribution"], cells, f"By {what}")
 
     def _describe(self) -> Description:
         return self.describe()
@@ -135,13 +151,12 @@ class GraphExplanation(Described):
         return self.svg() + self.describe().html()
 
     def svg(self) -> str:
-        """A picture of the graph: blue nodes speak for the class, orange ones against it.
+        """A picture of the graph: blue nodes support the class, orange ones oppose it.
 
-        The area of a node is its part. Of large graphs the 300 nodes that add most are drawn.
+        The area of a node is its part. Of large graphs the 300 nodes that add most are drawn. Where
+        the logit is no sum over nodes, all are grey.
         """
-        amounts = self.by_node
-        if amounts is None:
-            amounts = np.zeros(self.graph.num_nodes)
+        amounts = np.zeros(self.graph.num_nodes) if self.by_node is None else self.by_node
         kept = np.sort(np.argsort(-np.abs(amounts), kind="stable")[:MAX_DRAWN])
         adjacency = self.graph.adjacency[kept][:, kept].tocoo()
         places = 24 + (SIZE - 48) * layout(adjacency)
@@ -155,11 +170,16 @@ class GraphExplanation(Described):
         for place, node in zip(places, kept.tolist(), strict=True):
             amount, name = float(amounts[node]), html.escape(str(self.node_ids[node]))
             share = abs(amount) / most
-            colour = COLOURS["push" if amount >= 0 else "pull"]
+            colour, title = (
+                COLOURS["push" if amount >= 0 else "pull"],
+                f"{name}: {signed(amount, 4)}",
+            )
+            if self.by_node is None:
+                colour, title = COLOURS["axis"], name
             parts.append(
                 f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{4 + 12 * share**0.5:.1f}" '
                 f'fill="{colour}" fill-opacity="{0.25 + 0.75 * share:.2f}" '
-                f'stroke="{colour}"><title>{name}: {signed(amount, 4)}</title></circle>'
+                f'stroke="{colour}"><title>{title}</title></circle>'
             )
         label = html.escape(f"Graph {self.graph_id}: parts of {self.class_} by node")
         return (
@@ -219,15 +239,13 @@ def explain_graph(
     if versus is not None:
         signs[versus] -= 1
     contrast = model.head.maps_[0].astype(np.float64) @ signs
-    constant = float(model.head.weights.get("bias", np.zeros(len(names))) @ signs)
+    bias = float(model.head.weights.get("bias", np.zeros(len(names))) @ signs)
     row: Any = pooled.features[[0]]
     row = (row.toarray() if hasattr(row, "toarray") else row)[0].astype(np.float64)
     amounts = row * contrast
     filled = np.flatnonzero(amounts).tolist()
     columns = {(pooled.feature_names or ())[j]: float(amounts[j]) for j in filled}
     parts = model.pooling.node_parts(pooled.graphs, contrast)  # pyright: ignore
-    if parts is not None:
-        constant += model.pooling.constant_part(amounts)
     predicted = str(model.task.columns(logits[None], names)["predicted"][0])
     return GraphExplanation(
         graphs.graph_ids[place] if graphs.graph_ids is not None else place,
@@ -236,11 +254,16 @@ def explain_graph(
         None if versus is None else names[versus],
         predicted,
         float(logits @ signs),
-        constant,
+        bias,
         columns,
         parts,
         model.pooling.steps,
+        0.0 if parts is None else model.pooling.constant_part(amounts),
     )
+
+
+def _strongest(parts: Iterable[tuple[Any, float]], top: int) -> list[tuple[Any, float]]:
+    return sorted(parts, key=lambda pair: -abs(pair[1]))[:top]
 
 
 def layout(adjacency: Any) -> np.ndarray:

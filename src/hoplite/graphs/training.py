@@ -27,6 +27,7 @@ from hoplite.models.settings import TRAINING
 from hoplite.training.folds import MAX_FOLDED, fold_numbers
 from hoplite.training.results import TrainingResult
 from hoplite.training.results import train as train_nodes
+from hoplite.training.scoring import ScoredRun
 
 AUTO = "auto"
 HEAD = {"hops": 0, "optimizer": "path"}  # of the linear map
@@ -89,11 +90,12 @@ class GraphResult(Described):
     def summary(self) -> dict[str, Any]:
         """Everything but weights and curves, as plain JSON values."""
         pooling = self.model.pooling
+        own = {"model": pooling.name} | dataclasses.asdict(pooling.settings)
         return self.result.summary() | {
             "dataset": self.graphs.name,
             "graphs": len(self.graphs),
             "model": pooling.name,
-            "pooling": dataclasses.asdict(pooling.settings),
+            "config": own | dataclasses.asdict(self.result.training_config),
             "candidates": {
                 one.title: one.loss if math.isfinite(one.loss) else None for one in self.candidates
             },
@@ -109,7 +111,9 @@ class GraphResult(Described):
                 [one.title, f"{one.loss:.4f}", f"{100 * one.accuracy:.1f}"]
                 for one in self.candidates
             ]
-            tables.append(Table(["candidate", "validation loss", "accuracy %"], rows))
+            columns = ["candidate", "validation loss", "accuracy %"]
+            shown = 3 if self.result.task.exclusive else 2
+            tables.append(Table(columns[:shown], [row[:shown] for row in rows]))
         return Description("GraphResult", facts, tables, described.notes)
 
 
@@ -159,7 +163,9 @@ def train_graphs(
         for number, candidate in enumerate(wanted):
             note(candidate.title, number / (len(wanted) + 1))
             try:
-                tried.append(_judged(graphs, candidate, training))
+                run = compare(graphs, candidate, training)
+                loss, accuracy = run.judged[1], run.judged_accuracy
+                tried.append(dataclasses.replace(candidate, loss=loss, accuracy=accuracy))
             except HopliteError as error:
                 failures.append(error)
                 tried.append(dataclasses.replace(candidate, loss=math.inf))
@@ -229,10 +235,9 @@ def _trained(pooled: PooledGraphs, training: Mapping[str, Any], *, test: bool) -
     return train_nodes(pooled, "sgc", test=test, **(HEAD | dict(training)))
 
 
-def _judged(graphs: GraphSet, candidate: Candidate, training: Mapping[str, Any]) -> Candidate:
-    """The candidate with its validation loss; test graphs are not read, and nothing is refitted."""
+def compare(graphs: GraphSet, candidate: Candidate, training: Mapping[str, Any]) -> ScoredRun:
+    """A candidate's run, for comparisons: test graphs are not read, and nothing is refitted."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)
         quick = dict(training) | {"refit": False, "calibrate": False}
-        run = _trained(_pooled(graphs, candidate), quick, test=False).best_run
-    return dataclasses.replace(candidate, loss=run.judged[1], accuracy=run.judged_accuracy)
+        return _trained(_pooled(graphs, candidate), quick, test=False).best_run

@@ -29,14 +29,13 @@ from hoplite.cluster import check_wanted, connect
 from hoplite.config import EXECUTORS, check_number
 from hoplite.engine.backend import get_num_threads, set_num_threads, use_threads
 from hoplite.errors import ConfigError, HopliteWarning, SearchError, check_choice
-from hoplite.graph import Graph
 from hoplite.io.npz import read_npz, write_npz
 from hoplite.models import split_options
 from hoplite.search.trials import FinishedTrial, Scores, SearchFile, Trial, TrialQueue
 from hoplite.tasks import task_of
 from hoplite.training.fit import fit
 from hoplite.training.runs import Run
-from hoplite.training.scoring import SCORED, number
+from hoplite.training.scoring import SCORED, ScoredRun, number
 from hoplite.training.sets import node_sets
 
 POLL_SECONDS = 0.25
@@ -47,7 +46,7 @@ Check = Callable[[], None]  # called in every epoch; raises to end the training
 class Executor(Protocol):
     """Finishes all trials of a queue; ``watch`` is called now and then, and may raise to stop."""
 
-    def run(self, queue: TrialQueue, graph: Graph, watch: Check) -> None: ...
+    def run(self, queue: TrialQueue, graph: Any, watch: Check) -> None: ...
 
 
 def find_executor(name: str, workers: int | None, cluster: str | None) -> Executor:
@@ -60,7 +59,8 @@ def find_executor(name: str, workers: int | None, cluster: str | None) -> Execut
     return (Threads if name == "threads" else Processes)(workers or get_num_threads())
 
 
-def train_trial(graph: Graph, trial: Trial, *, test: bool, check: Check) -> FinishedTrial:
+@functools.singledispatch
+def train_trial(graph: Any, trial: Trial, *, test: bool, check: Check) -> FinishedTrial:
     """Train one trial and score it; only ``test`` reads the test nodes."""
     config, training = split_options(trial.model, trial.options)
     training = dataclasses.replace(training, refit=False)  # it learns from the nodes that compare
@@ -80,19 +80,24 @@ def train_trial(graph: Graph, trial: Trial, *, test: bool, check: Check) -> Fini
         quiet=True,  # divergence is recorded instead
         final=test,
     )
+    scores = scores_of(run, training.monitor)
+    return FinishedTrial(trial, scores, number(run.test_accuracy) if test else None, run.seconds)
+
+
+def scores_of(run: ScoredRun, monitor: str) -> Scores:
+    """What a search keeps of a run."""
     figure, loss = run.judged
-    scores = Scores(
-        score=number(run.task.monitor(training.monitor).rank(figure)),
+    return Scores(
+        score=number(run.task.monitor(monitor).rank(figure)),
         val_accuracy=number(run.judged_accuracy),
         val_loss=number(loss),
         best_epoch=run.best_epoch,
         epochs=run.epochs,
         diverged=run.diverged,
     )
-    return FinishedTrial(trial, scores, number(run.test_accuracy) if test else None, run.seconds)
 
 
-def work(queue: TrialQueue, graph: Graph, check: Check) -> None:
+def work(queue: TrialQueue, graph: Any, check: Check) -> None:
     """Train trials that nobody has until all are finished, also those of workers that died."""
     while True:
         claimed = queue.claim()
@@ -138,7 +143,7 @@ class Threads:
 
     workers: int
 
-    def run(self, queue: TrialQueue, graph: Graph, watch: Check) -> None:
+    def run(self, queue: TrialQueue, graph: Any, watch: Check) -> None:
         workers, stop = min(self.workers, len(queue.ids)), threading.Event()
         with warnings.catch_warnings(), ThreadPoolExecutor(workers) as pool:
             warnings.simplefilter("ignore", HopliteWarning)  # here, as filters are of all threads
@@ -159,7 +164,7 @@ class Processes:
 
     workers: int
 
-    def run(self, queue: TrialQueue, graph: Graph, watch: Check) -> None:
+    def run(self, queue: TrialQueue, graph: Any, watch: Check) -> None:
         if queue.file.path is None:
             raise ConfigError("executor 'processes' requires out, a folder that they share.")
         threads = max(1, get_num_threads() // self.workers)
@@ -223,7 +228,7 @@ class Dask:
 
     address: str
 
-    def run(self, queue: TrialQueue, graph: Graph, watch: Check) -> None:
+    def run(self, queue: TrialQueue, graph: Any, watch: Check) -> None:
         if queue.file.path is None:
             raise ConfigError("cluster requires out, a folder that all machines share.")
         with connect(self.address, queue.file.path.parent, memory=0) as cluster:
@@ -250,7 +255,7 @@ def train_remote(path: Path, loop_weight: float, trial: Trial, test: bool) -> Fi
 
 
 @functools.lru_cache(maxsize=1)
-def _read_graph(path: Path) -> Graph:
+def _read_graph(path: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)  # the process that leads has warned
         return read_npz(path)

@@ -187,8 +187,8 @@ class SearchResult(Described):
         if self.folder is not None and self.protocol == "validation":
             folder = self.folder / MODEL
             with contextlib.suppress(HopliteError, ValueError):  # there is none, or a damaged one
-                model = TrainedModel.load(folder)
-                kept = msgspec.convert(model.training.get("search"), _Kept)
+                model, training = self._load(folder)
+                kept = msgspec.convert(training.get("search"), _Kept)
                 if kept.of == of and len(kept.val) == len(kept.test) == len(self.seeds):
                     return model, kept
         val, test = (
@@ -197,11 +197,19 @@ class SearchResult(Described):
         )
         figures, model = self.trained.figures(), self.trained.model
         kept = _Kept(of, val, test, None if figures is None else dataclasses.asdict(figures))
-        training = model.training | {"search": dataclasses.asdict(kept)}
-        model = dataclasses.replace(model, training=training)
+        model = self._with(model, dataclasses.asdict(kept))
         if folder is not None:
             model.save(folder, overwrite=True)
         return model, kept
+
+    def _load(self, folder: Path) -> tuple[Any, dict[str, Any]]:
+        """The model in a folder, and what it says of its training."""
+        model = TrainedModel.load(folder)
+        return model, model.training
+
+    def _with(self, model: Any, kept: dict[str, Any]) -> Any:
+        """The model with the scores of this search."""
+        return dataclasses.replace(model, training=model.training | {"search": kept})
 
     @property
     def model(self) -> TrainedModel:
@@ -315,6 +323,11 @@ class SearchResult(Described):
         """How many configurations were trained; of two stages those of the first."""
         return len({str(one.trial.options) for one in self.trials})
 
+    def command(self, dataset: str, reading: Mapping[str, Any]) -> str:
+        """The ``hoplite train`` command that repeats the choice, see :func:`train_command`."""
+        model = self.trials[0].trial.model
+        return train_command(dataset, model, self.best.options, len(self.seeds), reading)
+
     def summary(self) -> dict[str, Any]:
         """The choice and its scores as plain values; std is over the seeds (n)."""
         spreads = {
@@ -400,13 +413,18 @@ def train_command(
 
     ``reading`` are the options by which the dataset was read, None where they were not given.
     """
-    defaults, words = (
-        model_defaults(model, options),
-        ["hoplite", "train", dataset, "--model", model],
-    )
+    defaults = model_defaults(model, options)
     defaults |= {"optimizer": model_defaults(model)["optimizer"]}  # the others follow from it
     changed = {name: value for name, value in options.items() if value != defaults.get(name)}
-    for name, value in (changed | dict(reading)).items():
+    return f"{changed_command(dataset, model, changed, reading)} --seeds {seeds}"
+
+
+def changed_command(
+    dataset: str, model: str, changed: Mapping[str, Any], reading: Mapping[str, Any]
+) -> str:
+    """A ``hoplite train`` command with options that are not defaults."""
+    words = ["hoplite", "train", dataset, "--model", model]
+    for name, value in {**changed, **reading}.items():
         flag = name.replace("_", "-")
         if isinstance(value, tuple | list):  # weights of classes
             value = ",".join(f"{class_}={weight:g}" for class_, weight in value)
@@ -414,4 +432,4 @@ def train_command(
             words += [f"--{flag}"] * value or [f"--no-{flag}"] * (name in changed)
         elif value is not None:
             words += [f"--{flag}", str(value)]
-    return shlex.join([*words, "--seeds", str(seeds)])
+    return shlex.join(words)

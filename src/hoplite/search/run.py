@@ -19,11 +19,15 @@ from hoplite.config import PROTOCOLS, TrainingConfig
 from hoplite.errors import ConfigError, GraphError, GridError, check_choice
 from hoplite.formatting import printable
 from hoplite.graph import Graph
+from hoplite.graphs.graph_set import GraphSet
+from hoplite.graphs.reading import is_graph_set, load_graphs
 from hoplite.labels import AUTO
 from hoplite.machine import VERSION
 from hoplite.models import address_of, find_model, split_options, without_idle
+from hoplite.models.settings import DEFAULT_MODEL
 from hoplite.progress import search_bar, watched
 from hoplite.search.executors import Executor, find_executor
+from hoplite.search.graphs import GraphSearchResult, graph_trials
 from hoplite.search.results import SearchResult, rank
 from hoplite.search.space import read_space
 from hoplite.search.trials import FinishedTrial, SearchFile, Trial
@@ -51,7 +55,7 @@ class SearchProgress:
 
 def search(
     data: Any,
-    model: str | type = "lgc",
+    model: str | type | None = None,
     *,
     grid: str | Path | Mapping[str, Any] = "default",
     seeds: int | Sequence[int] = 5,
@@ -70,11 +74,14 @@ def search(
 
     Parameters
     ----------
-    data : Graph, path, or whatever else :func:`hoplite.train` takes but a hop store
+    data : Graph, path, or whatever else :func:`hoplite.train` takes but a hop store, or GraphSet
+        A set of graphs is searched with one seed, as its models are solved.
     model : str or type, default "lgc"
+        For a set of graphs a family, or "auto", the default: all families of the grid.
     grid : str, path or mapping, default "default"
         A name (``"paper"``, ``"default"``, ...), a TOML file, or the options themselves, such as
-        ``{"hops": [2, 5], "lr": 0.2}``.
+        ``{"hops": [2, 5], "lr": 0.2}``. For a set of graphs, a table or mapping for each family:
+        ``{"colours": {"depth": [1, 2]}}``.
     seeds : int or sequence of int, default 5
     out : path, optional
         Folder of the search's file, ``search.sqlite``, and of the chosen ``model``. Trials that the
@@ -101,7 +108,16 @@ def search(
     """
     check_choice("protocol", protocol, PROTOCOLS)
     crew = find_executor(executor, workers, cluster)
-    family, seed_list = find_model(model), as_seeds(seeds)
+    if is_graph_set(data):
+        nodes_only = {"samples": samples, "cluster": cluster}
+        nodes_only |= {"protocol": protocol} if protocol == "test" else {}
+        for argument, value in nodes_only.items():
+            if value is not None:
+                raise ConfigError("is for nodes, and this is a set of graphs.", argument)
+        return _search_graphs(
+            load_graphs(data, task=task), model, grid, out, crew, progress, options
+        )
+    family, seed_list = find_model(model or DEFAULT_MODEL), as_seeds(seeds)
     space = read_space(grid)  # mistakes are reported before any work
     graph = open_data(data, task=task).in_memory()
     name = str(data) if isinstance(data, str | os.PathLike) else graph.name
@@ -147,9 +163,43 @@ def search(
     return result
 
 
+def _search_graphs(
+    graphs: GraphSet,
+    model: Any,
+    grid: Any,
+    out: str | os.PathLike[str] | None,
+    executor: Executor,
+    progress: Any,
+    options: Mapping[str, Any],
+) -> GraphSearchResult:
+    """As :func:`search`, for a set of graphs."""
+    check_split(graphs.table)
+    trials = graph_trials(model, grid, options)
+    parts = [fingerprint(part) for part in (graphs.table, *(block for _, block in graphs.blocks()))]
+    data = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
+    facts, name = {"dataset": graphs.name, "data": data, "version": VERSION}, model or AUTO
+    title = f"{graphs.name} {name}"
+    with watched(progress, search_bar, title) as report, SearchFile(out, facts) as file:
+        finished = run_trials(file, graphs, trials, executor, report)
+    result = GraphSearchResult(
+        protocol="validation",
+        name=name,
+        graph=graphs.table,
+        trials=finished,
+        ranking=rank(finished, 1),
+        seeds=[0],
+        facts=facts,
+        folder=None if out is None else Path(out),
+        graphs=graphs,
+    )
+    if out is not None:
+        _ = result.model  # trained and saved, unless it is there
+    return result
+
+
 def run_trials(
     file: SearchFile,
-    graph: Graph,
+    graph: Any,
     trials: Sequence[Trial],
     executor: Executor,
     report: Callable[[SearchProgress], None] | None = None,

@@ -1,0 +1,142 @@
+"""Searches on sets of graphs: candidates are families of features with their settings.
+
+The linear map on the features is solved, so one seed is enough. Trials, their file and workers are
+those of the searches on nodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hoplite.errors import GraphError, GridError
+from hoplite.files import read_regular
+from hoplite.graphs.graph_set import GraphSet
+from hoplite.graphs.model import GraphModel
+from hoplite.graphs.pooling import find_family
+from hoplite.graphs.training import (
+    AUTO,
+    GRID,
+    HEAD,
+    Candidate,
+    GraphResult,
+    candidates_of,
+    compare,
+    train_graphs,
+)
+from hoplite.models import split_options
+from hoplite.models.settings import TRAINING
+from hoplite.search.executors import scores_of, train_trial
+from hoplite.search.results import SearchResult, changed_command
+from hoplite.search.space import MAX_BYTES
+from hoplite.search.trials import FinishedTrial, Scores, Trial
+
+DEFAULT = "default"  # the grid that ``auto`` tries, too
+FAILED = Scores(None, None, None, 0, 0, diverged=True)
+
+
+def graph_trials(model: str | None, grid: Any, options: Mapping[str, Any]) -> list[Trial]:
+    """A trial for every candidate of the grid; ``options`` hold for all.
+
+    Parameters
+    ----------
+    model : str, optional
+        A family; all of the grid if None or "auto".
+    grid : str, path or mapping
+        ``"default"``; a TOML file with a table for each family, such as ``[colours]`` and ``depth =
+        [1, 2]``; the same as a mapping; or the settings of the one family ``model``.
+    """
+    entries = _entries(grid, model)
+    training = {name: value for name, value in options.items() if name in TRAINING}
+    own = {name: value for name, value in options.items() if name not in TRAINING}
+    wanted = [one for one in entries if model in (None, AUTO, one["model"])] or [{"model": model}]
+    full = dataclasses.asdict(split_options("sgc", HEAD | training)[1])
+    trials = []
+    for candidate in candidates_of(wanted, own):
+        settings = dataclasses.asdict(candidate.settings)
+        text = json.dumps({"model": candidate.title} | settings | full)
+        trials.append(Trial(candidate.family, json.loads(text), 0))  # as a file gives them back
+    return trials
+
+
+def _entries(grid: Any, model: str | None) -> list[dict[str, Any]]:
+    if grid == DEFAULT:
+        return [dict(entry) for entry in GRID]
+    if isinstance(grid, str | Path):
+        try:
+            grid = tomllib.loads(read_regular(Path(grid), MAX_BYTES).decode())
+        except (OSError, ValueError) as error:
+            raise GridError(f"{grid} is not a grid of models of graphs: {error}.") from None
+    if isinstance(grid, Mapping) and not all(isinstance(one, Mapping) for one in grid.values()):
+        if model in (None, AUTO):
+            raise GridError("the grid names no family, such as colours; name one, or give model.")
+        grid = {model: grid}
+    return [
+        {"model": name}
+        | {key: value if isinstance(value, list) else [value] for key, value in own.items()}
+        for name, own in grid.items()
+    ]
+
+
+@train_trial.register
+def _(graphs: GraphSet, trial: Trial, *, test: bool, check: Any) -> FinishedTrial:
+    """Train one candidate; it has no scores if the set does not suit it."""
+    check()
+    start, (own, training) = time.perf_counter(), _options(trial.options)
+    candidate = Candidate(trial.model, find_family(trial.model).Settings(**own))
+    try:
+        scores = scores_of(compare(graphs, candidate, training), training["monitor"])
+    except GraphError:
+        scores = FAILED
+    return FinishedTrial(trial, scores, None, time.perf_counter() - start)
+
+
+def _options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of the family, and those of training."""
+    own = {name: value for name, value in options.items() if name != "model"}
+    training = {name: own.pop(name) for name in TRAINING}
+    return own, training
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphSearchResult(SearchResult):
+    """The outcome of a search on a set of graphs; its nodes are the graphs."""
+
+    graphs: GraphSet = field(kw_only=True)
+
+    @cached_property
+    def trained(self) -> GraphResult:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The chosen candidate, trained again and scored on the test graphs."""
+        own, training = _options(self.best.options)
+        return train_graphs(self.graphs, self._family, **own, **training)
+
+    @property
+    def varied(self) -> list[str]:
+        """The candidate, by its title."""
+        return ["model"]
+
+    def command(self, dataset: str, reading: Mapping[str, Any]) -> str:
+        """The ``hoplite train`` command that repeats the choice."""
+        family, (own, training) = self._family, _options(self.best.options)
+        defaults = dataclasses.asdict(find_family(family).Settings())
+        defaults |= dataclasses.asdict(split_options("sgc", HEAD)[1])
+        changed = {name: v for name, v in (own | training).items() if v != defaults[name]}
+        return changed_command(dataset, family, changed, reading)
+
+    @property
+    def _family(self) -> str:
+        return self.best.options["model"].split()[0]
+
+    def _load(self, folder: Path) -> tuple[Any, dict[str, Any]]:
+        model = GraphModel.load(folder)
+        return model, model.head.training
+
+    def _with(self, model: Any, kept: dict[str, Any]) -> Any:
+        return dataclasses.replace(model, head=super()._with(model.head, kept))
