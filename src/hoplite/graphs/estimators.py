@@ -45,35 +45,58 @@ class _GraphEstimator(BaseEstimator):
         return load_graphs(graphs, prepare=self.model_).with_labels(None)  # not those of fit
 
     def decision_function(self, graphs: Any) -> np.ndarray:
-        """Logits: (G, m)."""
+        """Logits of graphs: (G, m)."""
         return self.model_.logits(self._data(graphs))
 
 
 class GraphClassifier(ClassifierMixin, _GraphEstimator):
-    """Classify whole graphs; see :func:`hoplite.graphs.train_graphs`.
+    """Classify whole graphs; see :func:`hoplite.train_graphs`.
 
     Parameters
     ----------
     model : {"auto", "hops", "pool", "colours", "fourier"}, default "auto"
+        The family of features.
     hops, operator, structure, profile_bins, depth, frequency, count : optional
         Settings of the family, see :mod:`hoplite.graphs.pooling`.
     folds : int, default 5
-        Of the graphs that ``fit`` is given; they choose the penalty and, with auto, the family.
+        Number of folds that choose the penalty and, with "auto", the family.
     options : dict, optional
         Further settings of training, such as ``{"class_weight": "balanced"}``.
 
     Attributes
     ----------
     classes_ : ndarray
+        The distinct labels, sorted.
     model_ : GraphModel
     result_ : GraphResult
 
-    ``fit`` takes a GraphSet, or what :func:`hoplite.graphs.load_graphs` takes, such as a list of
-    NetworkX graphs, and a label for each. Rows of 0 and 1 are several labels.
+    Examples
+    --------
+    >>> import hoplite, numpy as np
+    >>> rings = [hoplite.Graph.from_edges([(i, (i + 1) % n) for i in range(n)], np.ones((n, 1)))
+    ...     for n in range(4, 12)]
+    >>> stars = [hoplite.Graph.from_edges([(0, i) for i in range(1, n)], np.ones((n, 1)))
+    ...     for n in range(4, 12)]
+    >>> graphs = hoplite.load_graphs(rings + stars, labels=[0] * 8 + [1] * 8)
+    >>> model = hoplite.GraphClassifier("colours", depth=1, folds=2).fit(graphs, graphs.labels)
+    >>> model.predict(graphs)[[0, -1]].tolist()
+    [0, 1]
     """
 
     def fit(self, graphs: Any, y: Any) -> GraphClassifier:
-        """Train on graphs with the labels ``y``."""
+        """Train on graphs.
+
+        Parameters
+        ----------
+        graphs : GraphSet, or whatever :func:`hoplite.load_graphs` accepts
+            For example a list of NetworkX graphs.
+        y : array
+            The label of each graph; a matrix of 0 and 1 means several labels per graph.
+
+        Returns
+        -------
+        self
+        """
         labels = np.asarray(y)
         if labels.ndim == 2:
             self.classes_ = np.arange(labels.shape[1])
@@ -84,23 +107,73 @@ class GraphClassifier(ClassifierMixin, _GraphEstimator):
         return self
 
     def predict_proba(self, graphs: Any) -> np.ndarray:
-        """Probabilities, a column for each of ``classes_``: (G, m)."""
+        """Class probabilities of each graph.
+
+        Parameters
+        ----------
+        graphs : GraphSet, or whatever :func:`hoplite.load_graphs` accepts
+
+        Returns
+        -------
+        (G, m) ndarray
+            A column for each of ``classes_``.
+        """
         return self.model_.predict_proba(self._data(graphs))
 
     def predict(self, graphs: Any) -> np.ndarray:
-        """The class of each graph: (G,); of several labels 0 and 1: (G, m)."""
+        """Predict the class of each graph.
+
+        Parameters
+        ----------
+        graphs : GraphSet, or whatever :func:`hoplite.load_graphs` accepts
+
+        Returns
+        -------
+        (G,) ndarray
+            For several labels per graph, a matrix of 0 and 1: (G, m).
+        """
         found = self.model_.predict(self._data(graphs))
         return found if found.ndim == 2 else self.classes_[found]
 
 
 class GraphRegressor(RegressorMixin, _GraphEstimator):
-    """Predict a number for whole graphs; parameters as for :class:`GraphClassifier`."""
+    """Predict a number for each graph; the parameters are those of :class:`GraphClassifier`.
+
+    Examples
+    --------
+    >>> import hoplite, numpy as np
+    >>> paths = [hoplite.Graph.from_edges([(i, i + 1) for i in range(n)], np.ones((n + 1, 1)))
+    ...     for n in range(2, 22)]
+    >>> graphs, y = hoplite.load_graphs(paths), np.arange(2.0, 22.0)
+    >>> model = hoplite.GraphRegressor("hops", hops=1, folds=2).fit(graphs, y)
+    >>> bool(model.score(graphs, y) > 0.9)
+    True
+    """
 
     def fit(self, graphs: Any, y: Any) -> GraphRegressor:
-        """Train on graphs with the numbers ``y``."""
+        """Train on graphs.
+
+        Parameters
+        ----------
+        graphs : GraphSet, or whatever :func:`hoplite.load_graphs` accepts
+        y : (G,) array of float
+
+        Returns
+        -------
+        self
+        """
         self._fit(graphs, np.asarray(y, np.float64), None)
         return self
 
     def predict(self, graphs: Any) -> np.ndarray:
-        """The number of each graph: (G,)."""
+        """Predict the number of each graph.
+
+        Parameters
+        ----------
+        graphs : GraphSet, or whatever :func:`hoplite.load_graphs` accepts
+
+        Returns
+        -------
+        (G,) ndarray
+        """
         return self.model_.predict(self._data(graphs))

@@ -215,11 +215,27 @@ def explain_graph(
     graph : str or int
         The id of the graph, or its index in a set without ids.
     class_ : str, optional
-        The predicted one if left out.
+        The class to explain; by default the predicted one.
     against : str, optional
-        Explain the lead over this class; of several classes the strongest other one if left out.
+        The class to compare with; by default the runner-up.
     alone : bool, default False
-        Explain the logit of the class itself.
+        Explain the logit of the class instead of the margin.
+
+    Returns
+    -------
+    GraphExplanation
+
+    Examples
+    --------
+    >>> import hoplite, numpy as np
+    >>> rings = [hoplite.Graph.from_edges([(i, (i + 1) % n) for i in range(n)], np.ones((n, 1)))
+    ...     for n in range(4, 12)]
+    >>> stars = [hoplite.Graph.from_edges([(0, i) for i in range(1, n)], np.ones((n, 1)))
+    ...     for n in range(4, 12)]
+    >>> graphs = hoplite.load_graphs(rings + stars, labels=["ring"] * 8 + ["star"] * 8)
+    >>> model = hoplite.train_graphs(graphs, "colours", depth=1).model
+    >>> hoplite.explain_graph(model, graphs, 0).class_
+    'ring'
     """
     if alone and against is not None:
         raise ConfigError("cannot be combined with against.", "alone")

@@ -30,7 +30,7 @@ MAX_CACHED, MAX_BYTES = 16, 1 << 27  # results that are kept, and bytes of each
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSet(Described):
-    """Graphs to classify, or whose numbers are to be predicted.
+    """A set of graphs, each with a label: a class, a number or several labels.
 
     Parameters
     ----------
@@ -43,13 +43,16 @@ class GraphSet(Described):
     labels : (G,) integers or floats, or (G, m) of 0 and 1, optional
         As the labels of nodes of a :class:`hoplite.Graph`.
     split : Split, optional
-        Training, validation and test graphs; if not given, all with a label train, in folds.
+        Training, validation and test graphs. Without it, all labelled graphs train, with folds.
     class_names, feature_names, graph_ids, node_ids : sequences, optional
-        Names. Those of nodes need to be different within a graph only.
+        Names; those of nodes must be unique within each graph.
     name : str
+        Name of the set in reports.
     preparation : Preparation, optional
-        How the features came from columns of a table.
+        How the features came from the columns of a table.
 
+    Examples
+    --------
     >>> two = GraphSet.from_graphs(
     ...     [Graph.from_edges([(0, 1)], np.eye(2)), Graph.from_edges([], np.eye(2))], labels=[1, 0]
     ... )
@@ -104,14 +107,19 @@ class GraphSet(Described):
 
     @classmethod
     def from_graphs(cls, graphs: Sequence[Graph], labels: Any = None, **options: Any) -> GraphSet:
-        """A set of ordinary graphs, whose features have the same columns.
+        """Build a set from graphs whose features have the same columns.
 
         Parameters
         ----------
         graphs : sequence of Graph
         labels : array, optional
+            The label of each graph.
         **options
-            The other fields: ``split``, ``class_names``, ``graph_ids``, ``name``.
+            Other parameters of the set: ``split``, ``class_names``, ``graph_ids``, ``name``.
+
+        Returns
+        -------
+        GraphSet
         """
         if not graphs:
             raise GraphError("there is no graph in the list; give at least one.")
@@ -148,12 +156,12 @@ class GraphSet(Described):
 
     @property
     def num_nodes(self) -> int:
-        """n, of all graphs."""
+        """Number of nodes n of all graphs."""
         return int(self.offsets[-1])
 
     @property
     def num_features(self) -> int:
-        """d, the columns of X."""
+        """Number of features d."""
         return self.features.shape[1]
 
     @property
@@ -215,7 +223,7 @@ class GraphSet(Described):
         return graph if self.node_ids is None else graph.with_node_ids(self.node_ids[low:high])
 
     def index(self, graph_id: Any) -> int:
-        """The place of a graph by its id; GraphError if there is none."""
+        """The index of the graph with this id; GraphError if there is none."""
         ids = range(len(self)) if self.graph_ids is None else self.graph_ids
         places = {str(one): place for place, one in enumerate(ids)}
         if str(graph_id) not in places:
@@ -226,7 +234,16 @@ class GraphSet(Described):
         return places[str(graph_id)]
 
     def select(self, graphs: Any) -> GraphSet:
-        """The graphs of these indices, in this order, without a split."""
+        """Some of the graphs, without a split.
+
+        Parameters
+        ----------
+        graphs : array of int, or boolean mask
+
+        Returns
+        -------
+        GraphSet
+        """
         chosen = np.atleast_1d(np.asarray(graphs))
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
         ids = self.graph_ids

@@ -71,7 +71,7 @@ class PooledGraphs(Graph):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphModel:
-    """A trained model of graphs.
+    """A trained model of whole graphs; ``hoplite.train_graphs(...).model``, or :meth:`load` one.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class GraphModel:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Of the m outputs."""
+        """Names of the m classes."""
         return self.head.class_names
 
     @property
@@ -111,20 +111,61 @@ class GraphModel:
         return PooledGraphs.of(graphs, self.pooling)
 
     def logits(self, graphs: GraphSet) -> np.ndarray:
-        """Logits of every graph: (G, m), computed a range of graphs at a time."""
+        """Logits of every graph, computed a range of graphs at a time.
+
+        Parameters
+        ----------
+        graphs : GraphSet
+
+        Returns
+        -------
+        (G, m) ndarray
+        """
         pieces = graphs.pieces(max(graphs.num_features, 1))
         return np.concatenate([self.head.logits(self.pooled(piece)) for piece in pieces])
 
     def predict_proba(self, graphs: GraphSet) -> np.ndarray:
-        """Probabilities of the classes: (G, m); of numbers, these: (G, 1)."""
+        """Class probabilities of every graph.
+
+        Parameters
+        ----------
+        graphs : GraphSet
+
+        Returns
+        -------
+        (G, m) ndarray
+            For regression the numbers: (G, 1).
+        """
         return self.task.link(self.logits(graphs))
 
     def predict(self, graphs: GraphSet) -> np.ndarray:
-        """Class index or number of each graph: (G,); of several labels 0 and 1: (G, m)."""
+        """Predict every graph.
+
+        Parameters
+        ----------
+        graphs : GraphSet
+
+        Returns
+        -------
+        (G,) ndarray
+            Indices into ``class_names``, or numbers for regression. For several labels per graph, a
+            matrix of 0 and 1: (G, m).
+        """
         return self.task.predict(self.logits(graphs))
 
     def save(self, folder: str | Path, *, overwrite: bool = False, result: Any = None) -> Path:
-        """Write the model to a folder, as :meth:`hoplite.TrainedModel.save` does."""
+        """Save the model.
+
+        Parameters
+        ----------
+        folder, overwrite, result
+            As for :meth:`hoplite.TrainedModel.save`.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
         arrays: dict[str, Any] = {
             name: [f"{word:x}" for word in array.tolist()]
             if array.dtype.kind == "u"
@@ -147,7 +188,21 @@ class GraphModel:
 
     @classmethod
     def load(cls, folder: str | Path) -> GraphModel:
-        """Read a model that ``save`` wrote; anything else raises ModelFileError."""
+        """Load a saved model.
+
+        Parameters
+        ----------
+        folder : path
+
+        Returns
+        -------
+        GraphModel
+
+        Raises
+        ------
+        ModelFileError
+            If the folder is not a model of graphs, or is damaged.
+        """
         head = TrainedModel.load(folder)
         if not is_graph_model(head):
             raise ModelFileError(f"{folder} is a model of nodes; give a model of graphs.")

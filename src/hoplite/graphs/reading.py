@@ -113,6 +113,13 @@ def load_graphs(
     Returns
     -------
     GraphSet
+
+    Examples
+    --------
+    >>> from hoplite import Graph
+    >>> pair = Graph.from_edges([(0, 1)], [[1.0], [2.0]])
+    >>> load_graphs([pair, pair], labels=["a", "b"])
+    GraphSet(graphs=2, nodes=4, edges=2, features=1, classes=2)
     """
     graphs = _load(source, split, prepare, labels, options).for_task(options.get("task"))
     own = graphs.table.split
@@ -428,13 +435,31 @@ def _set_of(block: Graph, sizes: np.ndarray, labels: Any, **more: Any) -> GraphS
 
 
 def write_graphs(path: str | Path, graphs: GraphSet) -> None:
-    """Write a set to a ``.npz`` file of plain arrays, which :func:`load_graphs` reads.
+    """Write a set of graphs to a ``.npz`` file, which :func:`load_graphs` reads.
 
-    ``node_counts`` and ``edge_counts`` (G,), ``edge_source`` and ``edge_target`` (e,) within a
-    graph, ``edge_weights`` if there are any, ``node_attributes`` (n, d), ``graph_labels``,
-    ``class_names``, ``feature_names``, ``graph_ids``, and ``split`` (1, G): 0 training,
-    1 validation, 2 test, 3 none of them. A file has no preparation of columns, so a set
-    with a fitted one is refused.
+    Parameters
+    ----------
+    path : path
+        The file to write.
+    graphs : GraphSet
+
+    Notes
+    -----
+    The arrays are ``node_counts`` and ``edge_counts`` (G,), ``edge_source`` and ``edge_target``
+    (e,) within a graph, ``edge_weights`` if there are any, ``node_attributes`` (n, d),
+    ``graph_labels``, ``class_names``, ``feature_names``, ``graph_ids``, and ``split`` (1, G): 0
+    training, 1 validation, 2 test, 3 none of them. A file cannot store how columns were prepared,
+    so a set that was loaded from tables is refused.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hoplite import Graph
+    >>> pair = Graph.from_edges([(0, 1)], [[1.0], [2.0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_graphs(f"{folder}/pairs.npz", load_graphs([pair, pair], labels=["a", "b"]))
+    ...     load_graphs(f"{folder}/pairs.npz").class_names
+    ('a', 'b')
     """
     refuse_loss(graphs, "preparation")
     upper = sp.coo_array(sp.triu(graphs.adjacency, k=1))

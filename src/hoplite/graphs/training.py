@@ -127,11 +127,12 @@ def train_graphs(
     progress: Callable[[str, float], None] | None = None,
     **options: Any,
 ) -> GraphResult:
-    """Train a model of whole graphs and score it on the test graphs.
+    """Train a model of whole graphs and score it on the validation and test graphs.
 
     Parameters
     ----------
     graphs : GraphSet
+        See :func:`hoplite.load_graphs`.
     model : {"auto", "hops", "pool", "colours", "fourier"}, default "auto"
         The family of features, see :mod:`hoplite.graphs.pooling`. "auto" takes the candidate with
         the lowest loss on the validation graphs, or out of fold if there are none. One that fails
