@@ -58,7 +58,7 @@ MODULES = (
     "store",
     "store.cost",
     "cluster",
-    "relations",
+    "graph",
     "structural",
     "serve.answers",
 )
