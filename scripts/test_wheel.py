@@ -213,8 +213,8 @@ def sizes_for_readme(found: dict[str, Any]) -> str:
     core, full = (format_bytes(found[what]["bytes"]) for what in ("core", "all"))
     torch = format_bytes(found["all"]["torch_bytes"])
     return (
-        f"Installed sizes, measured by `make wheel`: {core} for the core with its dependencies, {full} for\n"
-        f"`hoplite-graph[all]`, of which PyTorch has {torch}. "
+        f"Installed sizes, measured by `make wheel`: {core} for the core with its dependencies, "
+        f"{full} for\n`hoplite-graph[all]`, of which PyTorch has {torch}. "
         f"The wheel has {format_bytes(found['wheel_bytes'])}."
     )
 

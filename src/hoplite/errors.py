@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 
 class HopliteError(Exception):
-    """Base of every error that Hoplite raises on purpose."""
+    """Base class of all errors that Hoplite raises deliberately."""
 
 
 class GraphError(HopliteError, ValueError):
@@ -16,7 +16,7 @@ class GraphError(HopliteError, ValueError):
 
 
 class ConfigError(HopliteError, ValueError):
-    """An option has a value that it cannot have.
+    """An option has an invalid value.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class SearchError(HopliteError):
 
 
 class StoreError(HopliteError):
-    """A hop store is incomplete, damaged, of another graph, or its disk is full."""
+    """A hop store is incomplete, damaged or of another graph, or the disk is full."""
 
 
 class ClusterError(HopliteError):
@@ -68,7 +68,7 @@ class ClusterError(HopliteError):
 
 
 class HopliteWarning(UserWarning):
-    """Something is suspicious but the work goes on."""
+    """Something looks wrong, but the work continues."""
 
 
 class IdleWarning(HopliteWarning):

@@ -419,29 +419,34 @@ def auto(
     task: str = AUTO,
     **options: Any,
 ) -> AutoResult:
-    """Choose a linear model for ``data`` by validation, and train it.
+    """Choose a linear model on validation, and train it.
 
     Parameters
     ----------
-    data : whatever :func:`hoplite.train` takes but a hop store
-        Without validation nodes, folds of the training nodes choose. Of more than 10,000 labels the
-        candidates are tried on 2,000, with the 250 most frequent columns.
+    data : Graph, path, or whatever else :func:`hoplite.train` accepts, except a hop store
+        Without validation nodes, folds of the training nodes choose. With more than 10,000 labels,
+        candidates are tried on 2,000 of them, with the 250 most frequent columns.
     budget : str or float, default "60s"
-        Wall time such as "60s", "5m" or a number of seconds.
+        Time budget, such as "60s", "5m" or a number of seconds.
     trials : int or str, optional
-        How many candidates instead, such as 12, or which, such as "1,2,5".
+        Number of candidates instead of a budget, such as 12, or which, such as "1,2,5".
     seeds : int or sequence of int, default 5
-        Of the chosen one; candidates are compared with the first.
+        Seeds of the chosen model; candidates are compared with the first.
     out : path, optional
         Folder of the model; ``auto/search.sqlite`` in it has all trials. The same call continues.
     overwrite : bool, default False
-        Replace a model that is in ``out``, and start the choice anew.
+        Replace an existing model in ``out``, and start again.
     candidates : path, optional
-        A TOML file of what is tried, see docs/searching.md; by default Hoplite's own.
+        A TOML file of candidates, see docs/searching.md.
     progress : bool or callable
-        True for a bar; or called with what is being done and the share that is done.
+        True for a progress bar, or a function to call with the step and its share.
     task, **options
-        As for ``train``; an option holds for all candidates that have it.
+        As for :func:`hoplite.train`; an option applies to all candidates that have it.
+
+    Returns
+    -------
+    AutoResult
+        With the ``trained`` result, all ``candidates``, and ``why`` one was chosen.
 
     Examples
     --------

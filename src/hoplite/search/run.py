@@ -90,11 +90,11 @@ def search(
     protocol : {"validation", "test"}
         ``"test"`` chooses by the test accuracy, an upper bound as in the paper's appendix.
     samples, sample_seed : int, optional
-        Draw so many configurations at random instead of training all.
+        Number of configurations to draw at random instead of training all, and its seed.
     workers : int, optional
         Trials at a time; by default as many as there are cores.
     executor : {"threads", "processes"}
-        What the workers are. In a script, processes need ``if __name__ == "__main__":``.
+        Type of the workers. In a script, processes need ``if __name__ == "__main__":``.
     cluster : str, optional
         Train on a Dask cluster instead: ``tcp://HOST:PORT`` or ``local:N``.
     progress : bool or callable
@@ -105,6 +105,14 @@ def search(
     Returns
     -------
     SearchResult
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> grid = {"hops": [1, 2], "lr": 0.2}
+    >>> result = hoplite.search("cora", "sgc", grid=grid, seeds=1, epochs=5)
+    >>> len(result.rows())
+    2
     """
     check_choice("protocol", protocol, PROTOCOLS)
     crew = find_executor(executor, workers, cluster)
