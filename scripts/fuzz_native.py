@@ -382,9 +382,7 @@ def child(seconds: float, seed: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description="Random calls of the C++ core.")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0, help="the first case; each has the next")
     options = parser.parse_args()
@@ -396,12 +394,8 @@ def main() -> None:
     while left > 0:
         start = time.monotonic()
         command = [sys.executable, __file__, "--seconds", str(left), "--seed", str(seed)]
-        result = subprocess.run(
-            command,
-            env=os.environ | {CHILD: "1", "OPENBLAS_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        env = os.environ | {CHILD: "1", "OPENBLAS_NUM_THREADS": "1"}
+        result = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True)
         left -= time.monotonic() - start
         name = "none"
         for line in result.stdout.splitlines():

@@ -22,12 +22,8 @@ INSIDE = "HOPLITE_SANITIZED_CORE"
 
 def build() -> Path:
     """Configure and compile; the path of the extension."""
-    nanobind = subprocess.run(
-        [sys.executable, "-m", "nanobind", "--cmake_dir"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
+    command = [sys.executable, "-m", "nanobind", "--cmake_dir"]
+    nanobind = subprocess.check_output(command, text=True).strip()
     configure = ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja"]
     configure += [f"-Dnanobind_DIR={nanobind}", f"-DPython_EXECUTABLE={sys.executable}"]
     configure += ["-DHOPLITE_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"]

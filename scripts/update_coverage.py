@@ -1,6 +1,6 @@
 """Measure how often prediction sets hold the true class, and write it into docs/predict.md.
 
-python scripts/update_coverage.py [--graphs FOLDER]    # with amazon_photo.npz, amazon_computers.npz
+python scripts/update_coverage.py --graphs FOLDER    # with amazon_photo.npz, amazon_computers.npz
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from pages import replaced
 
 import hoplite
 from hoplite.files import atomic_write_text
 from hoplite.io.splits import random_split
 
-ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "predict.md"
-BEGIN, END = "<!-- coverage: scripts/update_coverage.py -->", "<!-- end of coverage -->"
+PAGE = Path(__file__).parent.parent / "docs" / "predict.md"
 COVERAGE, SPLITS, PER_CLASS, VAL = 0.9, 20, 20, 500
 MODEL = {"hops": 2, "lr": 0.2, "weight_decay": 1e-5, "dropout": 0, "epochs": 200, "patience": 50}
 GRAPHS = {
@@ -82,8 +81,7 @@ def line(name: str, graph: hoplite.Graph, found: list[Covered]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    usual = ROOT.parent / "shared" / "data" / "graphs"
-    parser.add_argument("--graphs", type=Path, default=usual, help="Folder of the .npz files.")
+    parser.add_argument("--graphs", type=Path, required=True, help="Folder of the .npz files.")
     folder = parser.parse_args().graphs
     lines = [
         "| graph | train / val / test | accuracy | covered at 90 % | least to most | labels in a "
@@ -94,10 +92,7 @@ def main() -> None:
         graph = hoplite.load(file if file == "pubmed" else folder / f"{file}.npz")
         lines.append(line(name, graph, coverages(graph, SPLITS)))
         print(lines[-1], flush=True)
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    atomic_write_text(PAGE, "\n".join([before + BEGIN, *lines, END]) + after)
+    atomic_write_text(PAGE, replaced(PAGE.read_text(encoding="utf-8"), "coverage", lines))
 
 
 if __name__ == "__main__":

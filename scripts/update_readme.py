@@ -9,11 +9,12 @@ import json
 import re
 from pathlib import Path
 
+from pages import replaced
+
 from hoplite.files import atomic_write_text
 
 ROOT = Path(__file__).parent.parent
 README, PICTURE = ROOT / "README.md", ROOT / "docs" / "_static" / "accuracy.svg"
-BEGIN, END = "<!-- results: scripts/update_readme.py -->", "<!-- end of results -->"
 DATASETS, MODELS = ("cora", "citeseer", "pubmed"), ("sgc", "egc", "lgc", "gcn", "gat")
 LOW, HIGH, WIDTH, ROW = 68.0, 84.0, 520, 22  # percent and pixels of the picture
 
@@ -69,9 +70,7 @@ def picture() -> str:
 
 
 def main() -> None:
-    before, rest = README.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    atomic_write_text(README, "\n".join([before + BEGIN, *table(), END]) + after)
+    atomic_write_text(README, replaced(read("README.md"), "results", table()))
     atomic_write_text(PICTURE, picture())
 
 

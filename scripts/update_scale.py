@@ -9,12 +9,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from pages import replaced
+
 from hoplite.files import atomic_write_text
 from hoplite.machine import format_bytes
 from hoplite.store.cost import cost
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
-BEGIN, END = "<!-- projections: scripts/update_scale.py -->", "<!-- end of projections -->"
 HOPS = 4
 MAKING = 35e-9  # seconds an entry of S takes to make, one thread: see large-hops
 
@@ -96,15 +97,9 @@ def _duration(seconds: float) -> str:
     return f"{minutes:.2g} min" if minutes < 10 else f"{minutes:.0f} min"
 
 
-def updated(text: str) -> str:
-    """The page with the table of now."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return "\n".join([before + BEGIN, *table(), END]) + after
-
-
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
+    updated = replaced(text, "projections", table())
     if sys.argv[1:] == ["--check"]:
-        sys.exit(0 if updated(text) == text else f"run python {sys.argv[0]}: {PAGE} is out of date")
-    atomic_write_text(PAGE, updated(text))
+        sys.exit(0 if updated == text else f"run python {sys.argv[0]}: {PAGE} is out of date")
+    atomic_write_text(PAGE, updated)

@@ -8,5 +8,7 @@ SCRIPT = Path(__file__).parent.parent / "scripts" / "update_scale.py"
 
 
 def test_projections_are_up_to_date():
-    done = run(f"import runpy; runpy.run_path({str(SCRIPT)!r}, run_name='__main__')", "--check")
+    code = f"import runpy, sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); "
+    code += f"runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
+    done = run(code, "--check")
     assert done.returncode == 0, done.stderr
