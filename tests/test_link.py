@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from tests import untidy
-from tests.commands import hoplite as command
 from tests.examples import examples
 from tests.test_relations import arcs_graph, tables
 
@@ -130,20 +128,6 @@ def test_tables_links_and_vectors(tmp_path: Path) -> None:
         hoplite.open_data(linked, link=True)
     with pytest.raises(ConfigError, match="link is 3; it must be True or False"):
         hoplite.load(folder, link=3)
-
-
-def test_the_command_line(tmp_path: Path) -> None:
-    folder, out = tables(tmp_path / "t"), tmp_path / "m"
-    options = ["--model", "blocks", "--hops", "1", "--channels", "adjacency,random_walk"]
-    options += ["--link", "--directed", "--bias", "--optimizer", "lbfgs", "--dropout", "0"]
-    done = command("train", folder, *options, "--epochs", "2", "--out", out, "--json")
-    assert json.loads(done.stdout)["relations"] == ["out", "in"]
-    done = command("predict", out, folder, "--out", tmp_path / "p.csv")
-    assert done.returncode == 0
-    done = command("explain", out, folder, "--node", "a3", "--json")
-    assert [part.get("relation") for part in json.loads(done.stdout)["hops"]] == [
-        None, "out adjacency", "out random_walk", "in adjacency", "in random_walk",
-    ]  # fmt: skip
 
 
 def test_a_column_that_is_called_like_a_link_is_none(tmp_path):

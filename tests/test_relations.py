@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv
-from tests.commands import hoplite as command
 from tests.examples import examples
 from tests.untidy import SEEDS
 
@@ -346,19 +344,3 @@ def test_scipy_arcs_go_from_rows_to_columns() -> None:
         hoplite.train(graph, "lgc", hops=1, directed=True)
     with pytest.raises(ConfigError, match="type is for tables"):
         hoplite.open_data(sp.csr_array(dense), type="kind", structural=1)
-
-
-def test_the_command_line(tmp_path: Path) -> None:
-    folder, out = tables(tmp_path / "t"), tmp_path / "m"
-    options = ["--directed", "--type", "kind", "--hops", "1", "--epochs", "3", "--out", out]
-    done = command("train", folder, "--model", "lgc", *options)
-    assert "Edges: call:out, call:in, pay:out, pay:in, with a polynomial each" in done.stdout
-    command("predict", out, folder, "--out", tmp_path / "p.csv")
-    done = command("explain", out, folder, "--node", "a3", "--json", "--no-flips")
-    assert [part.get("relation") for part in json.loads(done.stdout)["hops"]] == [
-        None, "call:out", "call:in", "pay:out", "pay:in",
-    ]  # fmt: skip
-    refused = command("train", folder, "--model", "sgc", "--directed")
-    assert "sgc has one operator for all; use lgc" in refused.stderr
-    refused = command("propagate", folder, "--hops", "1", "--directed", "--out", tmp_path / "s")
-    assert "and a hop store takes one kind of edges" in " ".join(refused.stderr.split())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.commands import fail, hoplite, succeed
+from tests.commands import fail, succeed
 
 COUNT = 40
 FEW = ["--hops", 1, "--epochs", 3, "--seeds", 1]
@@ -116,33 +115,3 @@ def test_prediction(what: str, model: Path, tmp_path: Path) -> None:
     told = fail(1, "predict", model, "spoilt", "--out", "labels.csv", "--overwrite", cwd=tmp_path)
     assert all(part in told for part in said), told
     assert (tmp_path / "labels.csv").read_text() == "mine"
-
-
-def types(names: str) -> Change:
-    return lambda nodes, edges: [
-        row.update(kind=name) for row, name in zip(edges, itertools.cycle(names), strict=False)
-    ]
-
-
-def test_unknown_types_of_edges(tmp_path: Path) -> None:
-    for name, kinds in (("known", "pq"), ("new", "pqr")):
-        tables(tmp_path / name, types(kinds))
-    for ways in ([], ["--directed"]):
-        words = ["--type", "kind", *ways, "--out", "model", "--overwrite"]
-        succeed("train", "known", *FEW, *words, cwd=tmp_path)
-        told = fail(1, "predict", "model", "new", "--out", "labels.csv", cwd=tmp_path)
-        assert "edges of type 'r', which the model does not know (p, q); leave" in told
-        assert not (tmp_path / "labels.csv").exists()
-    spoilt = fail(1, "train", "known", *FEW, "--type", "knd", cwd=tmp_path)
-    assert "Did you mean 'kind'?" in spoilt
-
-
-def test_what_can_be_worked_with_draws_a_warning(model: Path, tmp_path: Path) -> None:
-    tables(tmp_path / "key", column("name", lambda i: f"name {i}"))
-    done = hoplite("train", "key", *FEW, cwd=tmp_path)
-    assert done.returncode == 0
-    assert "'name' of key/nodes.csv has 40 different values in 40 rows; it is left" in done.stderr
-    tables(tmp_path / "new", column("kind", lambda i: "zz"))
-    done = hoplite("predict", model, "new", "--out", "labels.csv", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "values that the model does not know: kind (40)" in done.stderr

@@ -78,34 +78,3 @@ def test_no_room_for_a_file(tmp_path):
     assert not list((tmp_path / "s").rglob("*.tmp"))
     succeed(*words)
     assert HopStore.open(tmp_path / "s").verify() == []
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["cora", "--hops", "1", "--memory", "lots"], 2, "memory is 'lots'"),
-        (["cora", "--hops", "1", "--memory", "100MB"], 2, "give --memory"),
-        (["nowhere", "--hops", "1"], 1, "nowhere"),
-    ],
-)
-def test_one_sentence(tmp_path, options, code, message):
-    assert message in fail(code, "propagate", *options, "--out", tmp_path / "s")
-
-
-def test_which_split_and_structural_features(tmp_path):
-    rng = np.random.default_rng(0)
-    masks = {f"{part}_masks": np.zeros((2, 30), bool) for part in ("train", "val", "test")}
-    for i, low in enumerate((0, 10)):
-        masks["train_masks"][i, low : low + 5] = True
-    np.savez(
-        tmp_path / "g.npz",
-        node_features=rng.normal(size=(30, 2)),
-        node_labels=np.arange(30) % 2,
-        edges=rng.integers(0, 30, (60, 2)),
-        **masks,
-    )
-    words = ("propagate", tmp_path / "g.npz", "--hops", 1, "--out", tmp_path / "s")
-    succeed(*words, "--split-index", 1, "--structural", 2)
-    store = HopStore.open(tmp_path / "s")
-    assert store.split.train.tolist() == list(range(10, 15))
-    assert store.num_features == 2 + 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.csv
 import pytest
-from tests.commands import fail, hoplite, succeed
+from tests.commands import fail, succeed
 
 SPACE = """
 [any]
@@ -71,20 +71,3 @@ def test_the_command_that_repeats_the_choice_can_be_run(tmp_path: Path) -> None:
 def test_mistakes_are_told_before_any_training(words: list[str], said: str, tmp_path: Path) -> None:
     assert said in fail(2, "search", "cora", "--out", str(tmp_path / "s"), *words)
     assert not (tmp_path / "s").exists()
-
-
-def test_a_warning_about_the_graph_comes_once(tmp_path: Path) -> None:
-    """From the process that leads, and without the line of its source."""
-    rows = [f"n{i},{i % 3},{'ab'[i % 2] if i else 'rare'}" for i in range(30)]
-    split = ["test", *(["train", "val", "test"][i % 3] for i in range(1, 30))]
-    lines = [f"{row},{part}" for row, part in zip(rows, split, strict=True)]
-    (tmp_path / "nodes.csv").write_text("\n".join(["id,x,label,split", *lines, ""]))
-    edges = [f"n{i},n{(7 * i + 1) % 30}" for i in range(30)]
-    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *edges, ""]))
-    (tmp_path / "grid.toml").write_text("[any]\nhops = [1, 2]\n")
-    words = ["--grid", tmp_path / "grid.toml", "--seeds", 1, "--epochs", 3, "--out", tmp_path / "s"]
-    done = hoplite("search", tmp_path, *words, "--executor", "processes")
-    assert done.returncode == 0, done.stderr
-    first, *others = done.stderr.splitlines()
-    assert first.startswith("warning: 1 of 3 classes have no training node (rare); ")
-    assert all("nodes the model " in line for line in others)  # after three epochs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import pickle
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from hoplite.config import EMBEDDED
 from hoplite.errors import DatasetError
 from hoplite.io import available, load
 
-PLANETOID = Path(__file__).resolve().parents[3] / "shared" / "data" / "planetoid"
+PLANETOID = Path(os.environ.get("HOPLITE_PLANETOID", "planetoid"))
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_datasets.py"
 
 
@@ -98,7 +99,7 @@ def script():
     return found
 
 
-@pytest.mark.skipif(not PLANETOID.is_dir(), reason="Planetoid's files are not there")
+@pytest.mark.skipif(not PLANETOID.is_dir(), reason="HOPLITE_PLANETOID is not set")
 def test_the_build_script_writes_the_embedded_files(tmp_path, monkeypatch, script):
     arguments = ["build", "--planetoid", str(PLANETOID), "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", arguments)

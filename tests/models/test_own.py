@@ -8,13 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from tests.blocks import blocks
 from tests.commands import hoplite
 
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.config import number_setting
-from hoplite.estimators import NodeClassifier
 from hoplite.models import MODELS, LinearModel, PolynomialSettings, model_config, register_model
 from hoplite.models import settings as registry
 
@@ -64,22 +62,6 @@ def test_an_installed_package_names_it(module, monkeypatch, graphs):
     np.testing.assert_allclose(model.filter_coefficients_[1:], 0)
     with pytest.raises(ConfigError, match=r"damping is 0.3 but lgc has no damping.*use damped"):
         train(graph, "lgc", damping=0.3)
-
-
-def test_an_estimator_of_it_has_its_settings(module, graphs):
-    __import__(module)
-
-    class DampedClassifier(NodeClassifier, model=MODELS["damped"]):
-        pass
-
-    graph = graphs(n=30)
-    twin = clone(DampedClassifier(graph, damping=0.3, hops=2, epochs=3))
-    assert (twin.damping, twin.hops, twin.lr) == (0.3, 2, 0.05)
-    assert "start" not in twin.get_params()
-    nodes = np.flatnonzero(graph.labels >= 0)
-    assert twin.fit(nodes, graph.labels[nodes]).model_.config.damping == 0.3
-    with pytest.raises(TypeError, match="heads"):
-        DampedClassifier(graph, heads=2)
 
 
 def test_what_cannot_be_registered(module):

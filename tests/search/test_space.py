@@ -42,17 +42,6 @@ def test_a_space_for_any_graph():
         assert all("bias" in one for one in found) == (model not in sizes)
 
 
-def test_paper_on_reddit():
-    space = read_space("paper")
-    linear = space.configurations("reddit", "lgc")
-    assert len(linear) == 4 * 2 * 3
-    same = {"optimizer": "lbfgs", "weight_decay": 0.0, "bias": True, "standardize": True}
-    assert all(same.items() <= options.items() for options in linear)
-    baseline = space.configurations("reddit", "gcn")
-    assert len(baseline) == 4 * 2 * 4
-    assert not any(options["bias"] or options["standardize"] for options in baseline)
-
-
 @pytest.mark.parametrize("dataset", CITATION)
 def test_reduced_is_a_part_of_the_paper(dataset):
     paper, reduced = read_space("paper"), read_space("reduced")

@@ -190,7 +190,7 @@ def test_mini_batches(graph, store, model, kept, monkeypatch):
 @pytest.mark.parametrize("batch", [0, 4])
 def test_memory_and_threads_change_no_bit(graph, store, model, batch, monkeypatch):
     built, sets = build(graph, model, bias=True), shuffled_sets(graph)
-    training = TrainingConfig(dropout=0, epochs=6, lr=0.05, batch=batch)
+    training = TrainingConfig(dropout=0, epochs=3, lr=0.05, batch=batch)
     found, least = [], least_memory(store, built, training, monkeypatch)
     for threads in (1, 2, 5):
         for limit in (least, least + 3 * ROW, least + 30 * ROW, 10**10):
@@ -304,7 +304,7 @@ MEASURE = r"""
 import json, re, sys
 from pathlib import Path
 from hoplite.training import optimizers, train
-optimizers.LBFGS_ITERATIONS = 2
+optimizers.LBFGS_ITERATIONS = 1
 result = train(sys.argv[1], "lgc", memory=sys.argv[2], epochs=1, **json.loads(sys.argv[3]))
 # not getrusage, which counts the memory of the process that started this one, too
 status = Path("/proc/self/status").read_text()

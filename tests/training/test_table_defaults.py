@@ -131,12 +131,3 @@ def test_nodes_that_arrive_have_the_column(folder, result):
     assert grown.feature_names == result.model.feature_names
     assert grown.features[-1, -1] == pytest.approx(np.log(3))
     np.testing.assert_allclose(result.model.logits(grown), result.model.logits(plain))
-
-
-def test_every_task():
-    nodes, edges = tables(n=300)
-    numbers = nodes.drop_columns(["label"]).rename_columns(["id", "label", "a", "b", "c", "d"])
-    for table, task in ((numbers, "regression"), (nodes, "multilabel")):
-        result = hoplite.train(hoplite.io.from_frames(table, edges, task=task), epochs=5)
-        assert result.model_config.model == "blocks"
-        assert result.task.labels.task == task

@@ -1,16 +1,12 @@
 """hoplite.train on real and small graphs."""
 
 import json
-import traceback
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hoplite
 from hoplite import Graph, GraphError, Split
-from hoplite.engine.backend import has_native
-from hoplite.engine.sparse import SparseMatrix
 
 
 def test_cora_reaches_the_papers_level(cora):
@@ -61,19 +57,3 @@ def test_graph_without_edges():
         [], np.eye(4, dtype=np.float32), [0, 1, 0, 1], split=Split([0, 1], [2, 3])
     )
     assert hoplite.train(graph, "sgc", hops=3, epochs=3).runs[0].epochs == 3
-
-
-@pytest.mark.skipif(not has_native(), reason="there is no C++ core")
-@pytest.mark.parametrize("model", ["sgc", "egc", "lgc", "ppr", "blocks"])
-def test_nine_frames_at_most_lead_to_a_kernel(graphs, monkeypatch, model):
-    package, handle, depths = str(Path(hoplite.__file__).parent), SparseMatrix.handle.fget, []
-
-    def counted(matrix):
-        stack = traceback.extract_stack()
-        if not any(frame.name == "shared" for frame in stack):  # what is made before the epochs
-            depths.append(sum(frame.filename.startswith(package) for frame in stack))
-        return handle(matrix)
-
-    monkeypatch.setattr(SparseMatrix, "handle", property(counted))
-    hoplite.train(graphs(n=40, dtype=np.float32, sparse=True), model, hops=2, epochs=3, dropout=0.5)
-    assert 0 < max(depths) <= 9
