@@ -8,7 +8,17 @@ from importlib.util import find_spec
 
 
 class HopliteError(Exception):
-    """Base class of all errors that Hoplite raises deliberately."""
+    """Base class of all errors that Hoplite raises deliberately.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> try:
+    ...     hoplite.load("no-such-dataset")
+    ... except hoplite.HopliteError as error:
+    ...     print(type(error).__name__)
+    DatasetError
+    """
 
 
 class GraphError(HopliteError, ValueError):

@@ -620,6 +620,13 @@ class NodeData(Protocol):
         The weight of the self-loops that operators add.
     relation_weights : dict
         That weight for each :class:`Relation`; files have none.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> data = hoplite.open_data("cora")
+    >>> data.num_nodes, data.num_features, data.num_classes
+    (2708, 1433, 7)
     """
 
     @property

@@ -514,6 +514,14 @@ class Preparation:
         Columns of the edge table that are not used.
     constant : tuple of str
         Columns of the node table that never change, so that nothing is learned from them.
+
+    Examples
+    --------
+    >>> import hoplite, pandas as pd
+    >>> nodes = pd.DataFrame({"id": [1, 2, 3], "age": [31, 45, None], "town": ["A", "B", "A"]})
+    >>> edges = pd.DataFrame({"source": [1, 2], "target": [2, 3]})
+    >>> hoplite.load((nodes, edges)).preparation.names
+    ('age', 'age=(missing)', 'town=A', 'town=B')
     """
 
     options: TableOptions = TableOptions()

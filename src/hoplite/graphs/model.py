@@ -83,6 +83,18 @@ class GraphModel:
         The columns of X.
     preparation : Preparation, optional
         How X comes from the columns of a table.
+
+    Examples
+    --------
+    >>> import hoplite, numpy as np
+    >>> rings = [hoplite.Graph.from_edges([(i, (i + 1) % n) for i in range(n)], np.ones((n, 1)))
+    ...     for n in range(4, 12)]
+    >>> stars = [hoplite.Graph.from_edges([(0, i) for i in range(1, n)], np.ones((n, 1)))
+    ...     for n in range(4, 12)]
+    >>> graphs = hoplite.load_graphs(rings + stars, labels=["ring"] * 8 + ["star"] * 8)
+    >>> model = hoplite.train_graphs(graphs, "hops", hops=1).model
+    >>> model.predict_proba(graphs).shape
+    (16, 2)
     """
 
     head: TrainedModel

@@ -150,6 +150,18 @@ def train_graphs(
     Returns
     -------
     GraphResult
+
+    Examples
+    --------
+    >>> import hoplite, numpy as np
+    >>> rings = [hoplite.Graph.from_edges([(i, (i + 1) % n) for i in range(n)], np.ones((n, 1)))
+    ...     for n in range(4, 12)]
+    >>> stars = [hoplite.Graph.from_edges([(0, i) for i in range(1, n)], np.ones((n, 1)))
+    ...     for n in range(4, 12)]
+    >>> graphs = hoplite.load_graphs(rings + stars, labels=["ring"] * 8 + ["star"] * 8)
+    >>> result = hoplite.train_graphs(graphs, "colours", depth=1)
+    >>> result.model.predict(graphs)[[0, -1]].tolist()
+    [0, 1]
     """
     start, note = time.perf_counter(), progress or (lambda what, share: None)
     graphs, options = _as_trained(graphs.for_task(task), options)
