@@ -81,28 +81,42 @@ def explain(
     alone: bool = False,
     memory: str | int | None = None,
 ) -> Explanation:
-    """Split the lead of a class at ``node`` into what every hop, node and feature gives it.
+    """Split the margin of a class at a node exactly into contributions of hops, nodes and features.
+
+    For many nodes of one graph, use an :class:`Explainer`, which sets the graph up only once.
 
     Parameters
     ----------
     model : TrainedModel
-        A linear model, such as an lgc.
-    data : Graph or HopStore, or the name or path of one
-        What to predict on, which must fit the model as for a prediction.
-    node : its id, one of ``data.node_ids``; its index only if the data has no ids
-        Of an index i the id is ``data.node_ids[i]``.
-    class_ : name or index of a class or label; the predicted one, or the strongest, if None
-    against : name or index of a second class; the strongest other one if None
-        What is explained is ``logit(class_) - logit(against)``: why the one, not the other. A
-        chosen threshold adds its log-odds, so that the predicted class is never behind. Only for
-        nodes with one class each: of several labels one is explained alone, of numbers the value.
-    alone : explain ``logit(class_)`` instead, of models with more than two classes; of two, only
-        the difference means anything
-    memory : such as "700MB", for a hop store: most that the process takes; StoreError if it needs
-        more
+        A linear model, e.g. LGC.
+    data : NodeData, or its name or path
+        The graph or hop store to predict.
+    node : id
+        One of ``data.node_ids``; an index if the data has no ids.
+    class_ : str or int, optional
+        Name or index of the class to explain; by default the predicted one, or the strongest of
+        several labels.
+    against : str or int, optional
+        Name or index of the class to compare with; by default the runner-up. The margin is
+        ``logit(class_) - logit(against)``, plus the log-odds of a chosen threshold, so that the
+        margin of the predicted class is never negative. For several labels per node the logit of
+        one label is explained, for regression the value.
+    alone : bool, default False
+        Explain ``logit(class_)`` instead, for models with more than two classes.
+    memory : str or int, optional
+        Peak memory of the process for a hop store, such as "700MB".
 
-    For many nodes of one graph, an :class:`Explainer` sets the graph up only once.
+    Returns
+    -------
+    Explanation
 
+    Raises
+    ------
+    StoreError
+        If ``memory`` does not suffice.
+
+    Examples
+    --------
     >>> from hoplite import Graph, model_config
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> weights = {"theta": np.array([[1.0, 2.0]]), "alpha": np.array([1.0, 10.0])}

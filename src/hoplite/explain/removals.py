@@ -63,25 +63,39 @@ def flips(
     memory: str | int | None = None,
     progress: bool | Report | None = False,
 ) -> Flips:
-    """The edges and nodes without any one of which ``node`` would be given another class.
+    """Find single edges and nodes whose removal changes the predicted class of a node.
 
-    Every edge and every other node that can change the logits of ``node`` is a candidate: those up
-    to k hops away, and their neighbours, which have a part in their degrees. If there are more than
-    ``budget`` of a kind, those with the largest effect to first order are computed. Whatever is
-    reported was confirmed on the graph built again without it. For a standardised model the search
-    keeps the mean and deviation of the whole graph; only the confirmation takes the new ones.
+    Candidates are all edges and nodes that can change the logits: those within k hops, and their
+    neighbours, which affect the degrees. If there are more than ``budget`` edges or nodes, those
+    with the largest first-order effect are computed. Every reported removal is verified on the
+    graph rebuilt without it. For a standardised model, the search keeps the mean and deviation of
+    the whole graph; only the verification recomputes them.
 
     Parameters
     ----------
-    model, data, node, memory : as for :func:`hoplite.explain.explain`; NoRemovals from a hop store
-        that does not know the edges, if they do not fit, or if the model is standardised
-    budget : at most so many candidates of each kind are computed
-    most : at most so many of each kind are reported, those with the clearest change first
-    progress : True for a bar; or called with what is being done and how far all of it is, 0 to 1
+    model, data, node, memory
+        As for :func:`hoplite.explain.explain`.
+    budget : int, default 500
+        Maximum number of edges, and of nodes, to compute.
+    most : int, default 5
+        Maximum number of edges, and of nodes, to report, the clearest changes first.
+    progress : bool or callable, default False
+        True for a progress bar, or a function to call with the step and its share.
 
-    The margin of what is found is that of the old class then: below 0, or 0 if it shares the first
-    place with a class that is named before it.
+    Returns
+    -------
+    Flips
+        The margin of each removal is that of the old class after it: negative, or 0 for a tie with
+        a class that comes first.
 
+    Raises
+    ------
+    NoRemovals
+        For a hop store without edge weights, if the edges do not fit into memory, or if the model
+        is standardised.
+
+    Examples
+    --------
     >>> from hoplite import model_config
     >>> graph = Graph.from_edges([(0, 1), (1, 2)], features=[[0.4, 0], [0, 0], [0, 0.3]])
     >>> weights = {"theta": np.eye(2)}

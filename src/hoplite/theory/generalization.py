@@ -24,7 +24,7 @@ RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
 
 @dataclass(frozen=True)
 class Generalization:
-    """A bound of the error on unseen nodes, term by term, beside what was measured.
+    """A bound of the error on unseen nodes, term by term, with the measured errors.
 
         bound = margin_loss + complexity + confidence
 
