@@ -348,22 +348,16 @@ def layers(model: str, rate: float, hops: int = 2, hidden: int = 16) -> dict[str
 
         return quietly(build)
 
-    def tag(data: PeerData) -> Any:
-        return nn.TAGConv(data.d, data.m, K=hops, bias=False)
+    def polynomial(layer: Any, **options: bool) -> Callable[[PeerData], Any]:
+        return lambda data: layer(data.d, data.m, K=hops, bias=False, **options)
 
-    def sg(data: PeerData) -> Any:  # without dropout S^k X is constant
-        return nn.SGConv(data.d, data.m, K=hops, bias=False, cached=not rate)
-
-    def first(data: PeerData) -> Any:
-        return nn.GCNConv(data.d, hidden)
-
-    def last(data: PeerData) -> Any:
-        return nn.GCNConv(hidden, data.m)
-
+    tag = polynomial(nn.TAGConv)
+    sg = polynomial(nn.SGConv, cached=not rate)  # without dropout S^k X is constant
+    gcn = (lambda data: nn.GCNConv(data.d, hidden)), (lambda data: nn.GCNConv(hidden, data.m))
     known = {
         "sgc": {f"SGConv K={hops}{'' if rate else ', cached'}": peer(sg)},
         "lgc": {f"TAGConv K={hops}": peer(tag), f"TAGConv K={hops}, CSR": peer(tag, csr=True)},
-        "gcn": {"GCNConv, 2 layers": peer(first, last)},
+        "gcn": {"GCNConv, 2 layers": peer(*gcn)},
         "blocks": {} if rate else {f"SIGN K={hops}": quietly(partial(sign, hops=hops))},
     }
     return known.get(model, {})

@@ -34,11 +34,7 @@ class Benchmark:
     quick: bool = True
 
 
-def _by_name(*benchmarks: Benchmark) -> dict[str, Benchmark]:
-    return {one.name: one for one in benchmarks}
-
-
-BENCHMARKS = _by_name(
+_SMALL = (
     Benchmark("spmm", "S @ X", product.spmm),
     Benchmark("spmm-reddit", "S @ X at Reddit's size", product.spmm_reddit, quick=False),
     Benchmark("scaling", "Cost against edges and hops", product.scaling),
@@ -50,7 +46,7 @@ BENCHMARKS = _by_name(
     Benchmark("serve", "Requests to `hoplite serve`", serving.run),
     Benchmark("grid", "The paper's grid of LGC on Cora", command.grid, quick=False),
 )
-LARGE = _by_name(
+_LARGE = (
     Benchmark("large-hops", "Hop features in memory", large.hops),
     Benchmark("large-store", "Hop features on disk", large.store),
     Benchmark("large-budget", "A graph larger than memory", large.budget),
@@ -59,6 +55,7 @@ LARGE = _by_name(
     Benchmark("large-cost", "The cost model", large.cost_model),
     Benchmark("large-graphs", "A million small graphs", graphs.small_graphs),
 )
+BENCHMARKS, LARGE = ({one.name: one for one in part} for part in (_SMALL, _LARGE))
 
 
 @dataclass(frozen=True)

@@ -37,15 +37,6 @@ class Score:
         return f"{self.mean:.1f}" if self.std is None else f"{self.mean:.1f} ± {self.std:.2f}"
 
 
-@dataclass(frozen=True)
-class EpochTime:
-    """Milliseconds per epoch with their standard deviation, and the setting they belong to."""
-
-    ms: float
-    std: float
-    setting: dict[str, int]
-
-
 @functools.cache
 def figures() -> dict[str, Any]:
     """The whole of paper.json."""
@@ -64,20 +55,18 @@ def accuracy(protocol: str, model: str, dataset: str) -> Score | None:
     return Score(*cell) if isinstance(cell, list) else None
 
 
-def epoch_time(model: str, dataset: str) -> EpochTime | None:
-    """The paper's time per epoch on its GPU.
+def epoch_ms(model: str, dataset: str) -> float | None:
+    """The paper's milliseconds per epoch on its GPU.
 
-    >>> epoch_time("lgc", "cora")
-    EpochTime(ms=10.1, std=0.4, setting={'hops': 20})
+    >>> epoch_ms("lgc", "cora")
+    10.1
     """
-    cell = figures()["milliseconds"].get(model, {}).get(dataset)
-    return None if cell is None else EpochTime(*cell)
+    return figures()["milliseconds"].get(model, {}).get(dataset, [None])[0]
 
 
 def size(model: str, dataset: str) -> dict[str, int]:
     """The degree or the hidden units of the paper's table of times."""
-    paper = epoch_time(model, dataset)
-    return {} if paper is None else paper.setting
+    return figures()["milliseconds"].get(model, {}).get(dataset, [{}])[-1]
 
 
 @functools.cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments import figures, paper
@@ -262,14 +261,14 @@ def _timing(results: Results) -> Table:
 
 
 def _time(entry: Timing) -> str:
-    theirs = paper.epoch_time(entry.model, entry.dataset)
+    theirs = paper.epoch_ms(entry.model, entry.dataset)
     name = "hidden" if "hidden" in entry.config else "hops"
     lines = [f"{entry.ms_median:.3g} ms", f"{name} = {entry.config.get(name)}"]
     if entry.ms_low is not None and entry.ms_high is not None:
         lines[1] = f"{entry.ms_low:.3g} to {entry.ms_high:.3g}; {lines[1]}"
     if theirs is not None:
-        ratio = "" if entry.busy else f", {theirs.ms / entry.ms_median:.2g}x ours"
-        lines.append(f"paper {theirs.ms:.3g}{ratio}")
+        ratio = "" if entry.busy else f", {theirs / entry.ms_median:.2g}x ours"
+        lines.append(f"paper {theirs:.3g}{ratio}")
     return "\n".join(lines)
 
 
@@ -314,8 +313,8 @@ def claim(results: Results) -> str:
         below = [gate for gate, one in found if one.high_all < 0]
         if found:
             pairs = found[0][1].pairs
-            text = f"{_gates(above)} above LGC" if above else "no gate above LGC"
-            text += f", {_gates(below)} below" if below else ""
+            text = f"{' and '.join(above) or 'no gate'} above LGC"
+            text += f", {' and '.join(below)} below" if below else ""
             parts.append(f"{text} on {NAMES[dataset]}")
             held.append(NAMES[dataset] if above else "")
     if not parts:
@@ -328,14 +327,10 @@ def claim(results: Results) -> str:
     )
 
 
-def _gates(names: Sequence[str]) -> str:
-    return f"{' and '.join(names)} gate{'s' * (len(names) > 1)}"
-
-
 def _speed(results: Results) -> str:
     """Against the paper's GPU, of the times that may be compared."""
-    pairs = [(e, paper.epoch_time(e.model, e.dataset)) for e in results.timing if not e.busy]
-    ratios = [theirs.ms / ours.ms_median for ours, theirs in pairs if theirs and ours.ms_median > 0]
+    pairs = [(e, paper.epoch_ms(e.model, e.dataset)) for e in results.timing if not e.busy]
+    ratios = [theirs / ours.ms_median for ours, theirs in pairs if theirs and ours.ms_median > 0]
     if not ratios:
         return ""
     return (
