@@ -34,7 +34,13 @@ def _lay_out(command: Any, ctx: Any) -> None:
                 parameter.secondary_opts = []
         elif isinstance(getattr(parameter, "show_default", None), str):  # without parentheses
             parameter.default, parameter.show_default = parameter.show_default, True
-    command.params.sort(key=lambda option: PANELS.index(getattr(option, "rich_help_panel", None)))
+    command.params.sort(key=_panel_rank)
+
+
+def _panel_rank(parameter: Any) -> int:
+    """The place of an option's group; the groups of your own models come last."""
+    panel = getattr(parameter, "rich_help_panel", None)
+    return PANELS.index(panel) if panel in PANELS else len(PANELS)
 
 
 class Command(TyperCommand):
