@@ -70,17 +70,12 @@ def hops(context: Context) -> Outcome:
     """In memory: S, k products, and the peak of the whole process; spmm-reddit has the peers."""
     task = {"hops": HOPS, "threads": context.threads}
     found = ask("hops", folder=str(graph_folder(context)), **task)
-    beyond = (found["peak"] - found["own"]) / 1e9
+    beyond, limit = (found["peak"] - found["own"]) / 1e9, _goal(context, Goal.at_most(4, "GB"))
     return Outcome(
         [
             Figure(f"{HOPS} hops", 1e3 * found["hops"], "ms"),
             Figure("making S of the graph", 1e3 * found["operator"], "ms"),
-            Figure(
-                "peak beyond features and hops",
-                beyond,
-                "GB",
-                goal=_goal(context, Goal.at_most(4, "GB")),
-            ),
+            Figure("peak beyond features and hops", beyond, "GB", goal=limit),
         ],
         [
             f"the peak is of the whole process, from the files to all hops: "

@@ -11,6 +11,7 @@ from experiments.paper import DATASETS, MODELS, NAMES, Score
 from experiments.report import NOTHING, Report, Section, Table
 from experiments.results import CHECK, Accuracy, Results, Timing
 
+COLUMNS = ["model", *[NAMES[name] for name in DATASETS]]
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
 CHOSEN = {
     "validation": "settings chosen on the validation set",
@@ -131,11 +132,7 @@ def accuracy_table(results: Results, protocol: str) -> Table:
         "the paper's, and ours minus the paper's in points (▼: more than 1.0 below). The hLGC row "
         f"is the gate with the best {protocol} accuracy. The paper's Reddit column is left out."
     )
-    return Table(caption, _columns(), rows)
-
-
-def _columns() -> list[str]:
-    return ["model", *[NAMES[name] for name in DATASETS]]
+    return Table(caption, COLUMNS, rows)
 
 
 def paper_report(results: Results, notes: str = "") -> Report:
@@ -243,7 +240,7 @@ def _comparison(results: Results) -> Table:
         "ours minus LGC's, split by split, in points, with its 95 % t-interval, and the one for "
         "all pairs at once (Bonferroni)."
     )
-    return Table(caption, _columns(), rows)
+    return Table(caption, COLUMNS, rows)
 
 
 def _timing(results: Results) -> Table:
@@ -257,7 +254,7 @@ def _timing(results: Results) -> Table:
         "Median (quartiles) here, with the degree or hidden units; then the paper's mean on a "
         f"{paper.figures()['machine'].split(',')[0]}."
     )
-    return Table(caption, _columns(), rows)
+    return Table(caption, COLUMNS, rows)
 
 
 def _time(entry: Timing) -> str:
@@ -296,8 +293,7 @@ def headline(results: Results) -> str:
 
 def findings(results: Results) -> list[str]:
     """What else the data say, a sentence each."""
-    return [one for one in (claim(results), _speed(results), _bias(results),
-                            _effort(results)) if one]  # fmt: skip
+    return [text for say in (claim, _speed, _bias, _effort) if (text := say(results))]
 
 
 def claim(results: Results) -> str:

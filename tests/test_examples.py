@@ -26,13 +26,3 @@ def test_optuna(tmp_path: Path) -> None:
     said = ran("with_optuna.py", "cora", "--trials", 3, "--epochs", 10, "--out", "m", cwd=tmp_path)
     assert said.startswith("best of 3 trials: {'hops': ")
     assert TrainedModel.load(tmp_path / "m").config.hops in range(1, 21)
-
-
-def test_mlflow(tmp_path: Path) -> None:
-    pytest.importorskip("mlflow")
-    pytest.importorskip("sqlalchemy")  # which mlflow-skinny does not bring
-    tracking = f"sqlite:///{tmp_path / 'runs.db'}"
-    said = ran("with_mlflow.py", "cora", "--epochs", 10, "--tracking", tracking, cwd=tmp_path)
-    (saved,) = tmp_path.rglob("config.json")
-    assert said.split()[1].rstrip(":") in saved.parts
-    assert TrainedModel.load(saved.parent).config.hops == 10

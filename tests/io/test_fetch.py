@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import http.server
 import io
-import json
 import threading
 import zipfile
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from typer.testing import CliRunner
 
-from hoplite.cli import app
 from hoplite.errors import ConfigError, DatasetError
 from hoplite.io import datasets, fetch, load
 from hoplite.io.datasets import FILES, Archive, fetch_archive
@@ -181,11 +178,3 @@ def test_folders_that_cannot_be_written(server, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DatasetError, match="cannot be written"):
         fetch_archive(server.archive(), tmp_path / "file")
-
-
-def test_the_command(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, "ARCHIVES", {"reddit": server.archive()})
-    words = ["datasets", "--fetch", "reddit", "--folder", str(tmp_path / "r"), "--json"]
-    done = CliRunner().invoke(app, words)
-    assert json.loads(done.stdout) == {"dataset": "reddit", "folder": str(tmp_path / "r")}
-    assert load(tmp_path / "r").num_nodes == 30

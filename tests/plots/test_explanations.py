@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 
-from hoplite.errors import ConfigError
 from hoplite.explain import explain
 
 go = pytest.importorskip("plotly.graph_objects")
@@ -26,13 +25,6 @@ def test_every_panel_adds_up_to_the_logit(found, top):
         assert sum(amounts) == pytest.approx(found.margin, abs=1e-4)
     hops = figure.data[0]
     np.testing.assert_allclose(np.array(hops.y)[: len(found.by_hop)], found.by_hop)
-
-
-def test_classes(found):
-    (bars,) = found.plot("classes").data
-    assert sum(bars.x) == pytest.approx(100, abs=1e-3)
-    with pytest.raises(ConfigError, match=r"by is 'hop'.*Did you mean 'hops'"):
-        found.plot("hop")
 
 
 def texts(value):

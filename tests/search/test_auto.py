@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from tests import commands
 
 import hoplite
 from hoplite.errors import ConfigError, GraphError, GridError, SearchError
@@ -336,30 +334,6 @@ def test_numbers_and_several_labels(graph, file, task):
     assert first.why == again.why
     assert first.trained.task.labels.task == task
     assert (first.rival is None) == (task == "multilabel")
-
-
-def test_users_tables_with_gaps_and_relations(tmp_path):
-    rng = np.random.default_rng(2)
-    ids = [f"Zoë, {i}" for i in rng.permutation(80)]
-    rows = ["id,age,town,label,note"]
-    for i, name in enumerate(ids):
-        label = "" if i % 7 == 3 else ("yes" if rng.random() < 0.3 else "no")
-        age = "" if i % 5 == 0 else str(rng.integers(1, 10**6))
-        rows.append(f'"{name}",{age},{rng.choice(["A", "B", ""])},{label},x')
-    ends = rng.choice(ids[:70], (200, 2))  # the last ten have no edges
-    (tmp_path / "club").mkdir()
-    (tmp_path / "club" / "nodes.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    edges = ["source,target", *(f'"{a}","{b}"' for a, b in ends)]
-    (tmp_path / "club" / "edges.csv").write_text("\n".join(edges) + "\n", encoding="utf-8")
-    words = ["train", tmp_path / "club", "--model", "auto", "--trials", "5", "--seeds", "2"]
-    words += ["--class-weight", "balanced"]
-    text = commands.succeed(*words)
-    assert " was chosen: " in text
-    assert "--trials 5 gives the same choice" in text
-    directed = json.loads(commands.succeed(*words, "--directed", "--json"))["auto"]
-    assert directed["chosen"] in ("lgc", "blocks")
-    assert directed["rival"] is None
-    assert any(reason.startswith("ppr: ") for reason in directed["left_out"])
 
 
 def clusters(noise: bool) -> Graph:
