@@ -63,8 +63,8 @@ for name, values in accuracies.items():
     print(f"{name:24}", *(f"{100 * value:5.1f}" for value in values))
 
 # %%
-# What does LGC learn if neighbours differ? Large weights for even hops (neighbours of neighbours,
-# who are similar again), and small or negative ones for odd hops.
+# What does LGC learn if neighbours differ? Positive weights for even hops (neighbours of neighbours
+# are similar again), and negative ones for odd hops.
 for share in (shares[0], shares[-1]):
     values = coefficients["LGC, learns the filter", share]
     print(f"{share:.0%} within a class: coefficients {values.round(2)}")
