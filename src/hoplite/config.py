@@ -224,7 +224,7 @@ class TrainingConfig(Checked):
     folds : int
         Number of folds of the training nodes that choose the epoch (the penalty for the optimizer
         "path") if there are no validation nodes; the model is then trained on all of them, see
-        :mod:`hoplite.training.folds`. With 0 the last epoch is kept.
+        :mod:`hoplite.training.fit`. With 0 the last epoch is kept.
     order : {"auto", "weights-first", "hops-first"}
         Evaluation order; "auto" takes the cheaper one.
     batch : int

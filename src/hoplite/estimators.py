@@ -58,8 +58,7 @@ from hoplite.models.trained import TrainedModel
 from hoplite.nets.hlgc import HyperLGC
 from hoplite.search.auto import auto, check_fixed
 from hoplite.tasks import Task, find_task, task_of
-from hoplite.training.fit import fit
-from hoplite.training.folds import count_folds
+from hoplite.training.fit import count_folds, fit
 from hoplite.training.runs import Run
 from hoplite.training.sets import NodeSet, checked_weights
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -115,7 +116,7 @@ def test_where_no_fold_is_kept(monkeypatch, tmp_path):
     store = propagate(graph, tmp_path / "store", **options)
     wanted = model.task.sets(model.logits(graph), model.set_quantile(0.8))
     np.testing.assert_array_equal(model.prediction_sets(store, 0.8), wanted)
-    monkeypatch.setattr("hoplite.training.folds.MAX_NUMBERS", 10)
+    monkeypatch.setattr(sys.modules["hoplite.training.fit"], "MAX_NUMBERS", 10)
     large = hoplite.train(graph, "blocks", **options).model
     assert large.fold_models is None
     np.testing.assert_array_equal(large.prediction_sets(graph, 0.8), wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from hoplite.models import build_model, split_options
 from hoplite.models.neighbours import neighbour_columns
 from hoplite.tasks import find_task
 from hoplite.theory.generalization import generalization
-from hoplite.training import folds, path, results
+from hoplite.training import path, results
 from hoplite.training.linear import LinearObjective
 from hoplite.training.objective import Problem
 from hoplite.training.runs import with_neighbours
@@ -77,7 +78,11 @@ def test_no_column_of_a_node_changes_with_its_own_label(kind):
 @pytest.mark.parametrize("hops", [0, 2])
 @pytest.mark.parametrize("optimizer", ["path", "adam"])
 def test_no_out_of_fold_output_changes_with_the_label_of_its_node(monkeypatch, optimizer, hops):
-    monkeypatch.setattr(folds, "fold_numbers", lambda labels, k, seed: np.arange(len(labels)) % k)
+    monkeypatch.setattr(
+        sys.modules["hoplite.training.fit"],
+        "fold_numbers",
+        lambda labels, k, seed: np.arange(len(labels)) % k,
+    )
     graph = untidy(sparse=True)
     nodes = np.flatnonzero(graph.labels >= 0)
     options = {"hops": hops, "neighbour_labels": True, "optimizer": optimizer, "epochs": 1}
@@ -310,7 +315,7 @@ def test_what_needs_more_than_hop_features_is_refused(tmp_path):
 def test_tables_read_labels_of_neighbours_where_these_lower_the_loss(tmp_path, monkeypatch, many):
     """Labels that neighbours share, and a column that tells nothing."""
     if many:  # labels, so that one fold judges
-        monkeypatch.setattr(folds, "MAX_FOLDED", 100)
+        monkeypatch.setattr(sys.modules["hoplite.training.fit"], "MAX_FOLDED", 100)
         monkeypatch.setattr(results, "MAX_FOLDED", 100)
     rng = np.random.default_rng(0)
     labels, ends = rng.integers(0, 3, 300), rng.integers(0, 300, (4000, 2))
@@ -322,7 +327,7 @@ def test_tables_read_labels_of_neighbours_where_these_lower_the_loss(tmp_path, m
     result = hoplite.train(tmp_path)
     assert result.model_config.neighbour_labels
     names = [*result.candidates]
-    assert names[-1] == f"{names[0]} and labels" if many else len(names) == 6
+    assert names[-1] == f"{names[0]}, neighbour labels True" if many else len(names) == 6
     assert len(result.model.neighbours.nodes) == 300
     assert result.graph_gain.graph > result.graph_gain.features
     own = hoplite.train(tmp_path, neighbour_labels=False)

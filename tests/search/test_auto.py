@@ -14,16 +14,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 import hoplite
 from hoplite.errors import ConfigError, GraphError, GridError, SearchError
 from hoplite.graph import Graph, Split
-from hoplite.search.auto import (
-    Candidate,
-    decide,
-    list_candidates,
-    parse_seconds,
-    parse_trials,
-    standard_error,
-)
+from hoplite.search.auto import decide, list_candidates, parse_seconds, parse_trials
 from hoplite.search.trials import FILE
-from hoplite.training.limits import OutOfTimeError, time_limit
+from hoplite.training.comparison import Candidate, standard_error
+from hoplite.training.runs import OutOfTimeError, time_limit
 
 module = sys.modules["hoplite.search.auto"]  # the package's name of it is the function's
 pytestmark = pytest.mark.filterwarnings("ignore:.*no better than:hoplite.HopliteWarning")
@@ -122,10 +116,9 @@ def test_the_standard_error_is_that_of_paired_nodes():
         (-one.mean(), *(-np.delete(one, range(g, 40, 20)).mean() for g in range(20)))
         for one in losses
     ]
-    candidates = [Candidate(i, "ppr", {"hops": 2}, ranks=ranks[i]) for i in range(2)]
     pairs = (losses[0] - losses[1]).reshape(2, 20).mean(axis=0)  # of every group
     expected = pairs.std(ddof=1) / np.sqrt(20)
-    assert standard_error(*candidates) == pytest.approx(expected)
+    assert standard_error(*ranks) == pytest.approx(expected)
 
 
 def judged(position: int, model: str, hops: int, learned: int, *ranks: float) -> Candidate:
@@ -145,7 +138,7 @@ def test_the_simpler_of_equals():
         decide([lost])
 
 
-def test_a_budget_is_spent_on_one_of_each_family_first(graph, monkeypatch):
+def test_a_budget_is_spent_on_the_candidates_of_train_first(graph, monkeypatch):
     """A clock that trials drive: each takes a tenth of the budget, so six of them have time."""
     done, before = [], module._Choice._try
 
@@ -159,8 +152,8 @@ def test_a_budget_is_spent_on_one_of_each_family_first(graph, monkeypatch):
         module._Choice, "left", lambda self, share=1.0: 100 * (share - 0.1 * len(done))
     )
     result = hoplite.auto(graph, budget=100, epochs=5)
-    families = {one.family for one in result.candidates}
-    assert len(families) == len(done) == 6
+    assert [one.default for one in done] == [True] * 5 + [False]
+    assert len({one.family for one in result.candidates}) == 5
     assert "6 of" in result.budget_notes[0]
     monkeypatch.undo()
     again = hoplite.auto(graph, trials=result.trials, epochs=5)
@@ -178,7 +171,7 @@ def test_training_ends_with_its_time(graph):
         ends.append(progress.epoch)
         module_limit.set((-math.inf, True))
 
-    from hoplite.training.limits import _limit as module_limit
+    from hoplite.training.runs import _limit as module_limit
 
     for model in ("lgc", "blocks"):
         with time_limit(1e9, keep_best=True):
@@ -287,6 +280,59 @@ def test_a_folder_of_another_choice_is_refused(graph, file, tmp_path):
     (tmp_path / "other" / "letter.txt").touch()
     with pytest.raises(hoplite.ModelFileError, match="not a model's"):
         hoplite.auto(graph, trials=2, out=tmp_path / "other", **FEW)
+
+
+def test_hoplites_own_candidates(graph):
+    trials, left_out = list_candidates(graph=graph)
+    assert not left_out
+    assert [one.position for one in trials] == list(range(1, len(trials) + 1))
+    first = ["features alone", "hop blocks", "hop blocks", "PageRank", "LGC"]
+    families = [one.family for one in trials]
+    assert families[:5] == first  # those of train
+    others = ["labels of neighbours", "LGC", "JacobiConv", "consistency training"]
+    assert families[5:9] == others
+    assert trials[0].hops == 0
+    assert {one.model for one in trials} >= {"ppr", "lgc", "jacobiconv", "blocks"}
+
+
+def test_auto_is_not_worse_than_train(tmp_path):
+    """Its list begins with what train compares, and nothing worse by validation is chosen."""
+    rng = np.random.default_rng(6)
+    labels, ends = rng.integers(0, 2, 200), rng.integers(0, 200, (900, 2))
+    ends = ends[(labels[ends[:, 0]] == labels[ends[:, 1]]) | (rng.random(900) < 0.3)]
+    rows = [f"n{i},{'ab'[labels[i]]},{labels[i] + 2 * rng.normal()}" for i in range(200)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,x", *rows]) + "\n")
+    lines = [f"n{a},n{b}" for a, b in ends]
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *lines]) + "\n")
+    alone, found = hoplite.train(tmp_path), hoplite.auto(tmp_path, trials=12, seeds=1)
+    tried = {str(one): one.val for one in found.candidates}
+    same = {name: loss for name, loss in alone.candidates.items() if name in tried}
+    assert len(same) == len(alone.candidates) == 6
+    for name, loss in same.items():
+        assert tried[name] == pytest.approx(loss, rel=1e-6)
+    name, options = alone.model_config.model, alone.model_config
+    chosen = [n for n in same if n.startswith(f"{name}: hops {options.hops}")]
+    chosen = [n for n in chosen if ("neighbour" in n) == options.neighbour_labels]
+    assert found.chosen.val <= same[chosen[0]] + 1e-9
+
+
+def test_a_candidate_that_fails_does_not_stop_the_others(graph, tmp_path, monkeypatch):
+    path = tmp_path / "c.toml"
+    path.write_text("[[try]]\nmodel = 'ppr'\nhops = 4\n[[try]]\nmodel = 'blocks'\nhops = [0, 1]\n")
+    before = module.train
+
+    def train(data, model, **options):
+        if options["hops"] == 0:
+            raise MemoryError("no room")
+        return before(data, model, **options)
+
+    monkeypatch.setattr(module, "train", train)
+    found = hoplite.auto(graph, trials=3, candidates=path)
+    assert [one.val is None for one in found.candidates] == [False, False, True]
+    nodes = np.concatenate([graph.split.train, graph.split.val])
+    monkeypatch.setattr("hoplite.training.comparison.PPR_OPTIONS", {"hops": -1})
+    result = hoplite.train(graph.with_split(Split(nodes, test=graph.split.test)))
+    assert sorted(map(math.isfinite, result.candidates.values())) == [False, True, True, True, True]
 
 
 def test_wrong_arguments(graph, tmp_path):

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
-from scipy.stats import chi2
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
@@ -17,7 +16,7 @@ from hoplite import HopFeatures, LGCClassifier, train
 from hoplite.models.trained import TrainedModel
 from hoplite.predictions import predict_table
 from hoplite.tasks import find_task
-from hoplite.tasks.evaluation import best_temperature, calibration_error, temperatures_by_degree
+from hoplite.tasks.evaluation import best_temperature, calibration_error
 
 OPTIONS = {"hops": 2, "dropout": 0, "lr": 0.5, "weight_decay": 0, "epochs": 60, "bias": True}
 
@@ -114,28 +113,3 @@ def test_a_calibrated_model(tmp_path):
     np.testing.assert_allclose(softmax(exported, axis=1), expected, atol=1e-5)
     fitted = LGCClassifier(graph, calibrate=True, **OPTIONS).fit(*pairs[0], validation=pairs[1])
     assert fitted.model_.task.temperature > 0
-
-
-def test_temperatures_are_compared_by_degree():
-    rng = np.random.default_rng(4)
-    z, labels = drawn(rng, 900, 3, 1.0)
-    degrees = np.repeat([0, 2, 9], 300)
-    same = temperatures_by_degree(labels, z, degrees)
-    assert not same["differs"]
-    assert {name: one["nodes"] for name, one in same["groups"].items()} == {
-        "no neighbours": 300, "few": 300, "many": 300,
-    }  # fmt: skip
-    sure = np.where(degrees[:, None] == 0, 4 * z, z)
-    other = temperatures_by_degree(labels, sure, degrees)
-    assert other["differs"]
-    temperatures = {name: one["temperature"] for name, one in other["groups"].items()}
-    before = same["groups"]["no neighbours"]["temperature"]
-    assert temperatures["no neighbours"] == pytest.approx(4 * before, rel=1e-6)
-
-    def loss(scaled):
-        return -log_softmax(scaled, axis=1)[np.arange(900), labels].sum()
-
-    each = np.array([*temperatures.values()])[np.repeat([0, 1, 2], 300), None]
-    gain = loss(sure / best_temperature(labels, sure)) - loss(sure / each)
-    assert other["p"] == pytest.approx(chi2.sf(2 * gain, 2))
-    assert temperatures_by_degree(labels, z, np.repeat([0, 2], [20, 880])) is None

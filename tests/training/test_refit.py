@@ -13,7 +13,7 @@ from hoplite import ConfigError, Graph, Split, TrainedModel
 from hoplite.models import find_model
 from hoplite.predictions import predict_table
 from hoplite.store import propagate
-from hoplite.training.limits import time_limit
+from hoplite.training.runs import time_limit
 
 OPTIONS = {"hops": 3, "epochs": 30, "lr": 0.1, "dropout": 0.3, "weight_decay": 1e-3}
 

@@ -147,6 +147,11 @@ def predict(
             f"Sets that cover {100 * (sets or 0):g} %{each}: {mean:.2f} labels on average; "
             f"{sizes[1]:,} of one, {sizes[0]:,} of none"
         )
+        if sizes[0]:
+            console.print_line(
+                f"Those of none are the nodes it is least certain of: it is right more often than "
+                f"{100 * (sets or 0):g} %; read their label in predicted, or use a larger --sets"
+            )
         if model.fold_models is not None and data.stored is None:
             least = max(0.0, 200 * (sets or 0) - 100)
             console.print_line(f"They are made by CV+, which guarantees {least:g} % at least")

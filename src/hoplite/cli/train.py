@@ -18,7 +18,6 @@ from hoplite.progress import steps_bar, training_bar
 if TYPE_CHECKING:  # importing it takes time
     from hoplite.search import AutoResult
     from hoplite.training import TrainingResult
-    from hoplite.training.scoring import ScoredRun
 
 MAX_CLASSES = 20  # in the table of classes
 
@@ -109,7 +108,7 @@ def train(
         result = choice.trained
     else:
         from hoplite import train as train_model
-        from hoplite.training.results import is_tables, with_default_model
+        from hoplite.training.comparison import is_tables, with_default_model
 
         kept = out is not None and settings.get("preset", "default") == "default"
         if kept and is_tables(data) and data.split.val.size:  # such a model shall know all labels
@@ -161,7 +160,7 @@ def _report(
         _print_runs(result, summary)
         for table in result._describe().tables[:1]:
             console.print_table("metrics", table.columns, table.rows)
-        _print_classes(result.best_run)
+        _print_classes(result)
         for name, text in _facts(result, summary).items():
             if text is not None:
                 console.print_line(f"{name}{'' if name.endswith('?') else ':'} {text}")
@@ -184,29 +183,23 @@ def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | N
         facts["Correct and Smooth"] = result.model.correct_smooth.describe()
     if "protocol" in summary:
         tested = "; test scores are of the model after it" if "test" in run.outputs else ""
-        before = "validation scores are of the model before it"
+        before = f"{result.part_titles['val']} scores are of the model before it"
         facts["Protocol"] = f"{summary['protocol']}; {before}{tested}"
     if result.graph_gain is not None:
         facts["Does the graph help?"] = result.graph_gain.describe()
     if run.threshold is not None:
         rule = result.training_config.threshold
-        how = f", chosen by {rule} on the validation nodes" if isinstance(rule, str) else ""
+        where = result.part_titles["val"]
+        how = f", chosen by {rule} of the {where} scores" if isinstance(rule, str) else ""
         facts["Threshold"] = f"{run.threshold:.3f}{how}"
     if run.calibration is not None:
         errors = [
-            f"{part} {error['before']:.3f} before, {error['after']:.3f} after"
-            for part in ("val", "test")
+            f"{title} {error['before']:.3f} before, {error['after']:.3f} after"
+            for part, title in result.part_titles.items()
             if (error := run.calibration.get(part))
         ]
         temperature = f"temperature {run.calibration['temperature']:.3f}"
         facts["Calibrated"] = f"{temperature}; calibration error: {'; '.join(errors)}"
-        degrees = run.calibration["by_degree"]
-        if degrees is not None and degrees["differs"]:
-            each = [f"{name} {one['temperature']:.3f}" for name, one in degrees["groups"].items()]
-            facts["By number of neighbours"] = (
-                f"the best temperatures differ (p = {degrees['p']:.1g}): {', '.join(each)}; "
-                "probabilities are right on average only"
-            )
     facts["Time"] = f"{summary['ms_per_epoch']:.2f} ms per epoch and seed"
     if diverged := [str(run.seed) for run in result.runs if run.diverged]:
         facts["Diverged"] = f"seeds {', '.join(diverged)}; their best epoch before that counts"
@@ -219,29 +212,32 @@ def _print_runs(result: TrainingResult, summary: dict[str, Any]) -> None:
 
     config, task = result.model_config, result.task
     score, others = task.score, task.headline
+    parts = [part for part in result.part_titles if result.metrics(part)] or ["val"]
+    last, names = parts[-1], [f"{part}_{score.name}" for part in parts]
     rows = []
     for run in summary["runs"]:
-        values = [run[f"{part}_{score.name}"] for part in ("val", "test")]
-        values += [run["metrics"].get("test", {}).get(name) for name in others]
+        values = [run[name] for name in names]
+        values += [run["metrics"].get(last, {}).get(name) for name in others]
         epoch = f"{run['best_epoch']} of {run['epochs']}"
         rows.append([str(run["seed"]), *map(score.shown, values), epoch])
     if len(rows) > 1:  # one run has no deviation
-        names = [f"{part}_{score.name}" for part in ("val", "test")]
         pairs = [(summary[f"{name}_mean"], summary[f"{name}_std"]) for name in names]
-        spreads = [summary["metrics"]["test"].get(name, {}) for name in others]
+        spreads = [summary["metrics"][last].get(name, {}) for name in others]
         pairs += [(spread.get("mean"), spread.get("std")) for spread in spreads]
         means = [f"{score.shown(mean)} ± {score.shown(std)}" for mean, std in pairs]
         rows.append(["mean ± std", *means, f"of {summary['epochs_mean']:.0f}"])
     labels = "" if task.exclusive else f", {task.labels.task}"
-    titles = [f"{title_of(name)} %" for name in others]
-    columns = ["seed", f"val {score.title}", f"test {score.title}", *titles, "best epoch"]
+    titles = [f"{result.part_titles[part]} {score.title}" for part in parts]
+    titles += [f"{title_of(name)} %" for name in others]
+    columns = ["seed", *titles, "best epoch"]
     console.print_table(
         f"{summary['dataset']}: {config.model}, {config.size()}{labels}", columns, rows
     )
 
 
-def _print_classes(run: ScoredRun) -> None:
+def _print_classes(result: TrainingResult) -> None:
     """The classes at the test nodes of one run, or at the validation nodes if there are none."""
+    run = result.best_run
     part = "val" if run.metrics("test") is None else "test"
     scores = run.metrics(part)
     if scores is None or not 0 < len(scores.classes) <= MAX_CLASSES:
@@ -258,4 +254,4 @@ def _print_classes(run: ScoredRun) -> None:
         for row, counts in zip(rows, wrong, strict=True):
             name = list(scores.classes)[counts.argmax()]
             row.append(f"{name} ({counts.max():,})" if counts.any() else "")
-    console.print_table(f"classes, {part} nodes, seed {run.seed}", columns, rows)
+    console.print_table(f"classes, {result.part_titles[part]}, seed {run.seed}", columns, rows)

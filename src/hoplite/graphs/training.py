@@ -24,7 +24,7 @@ from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.model import GraphModel, PooledGraphs
 from hoplite.graphs.pooling import FAMILIES, find_family
 from hoplite.models.settings import TRAINING
-from hoplite.training.folds import MAX_FOLDED, fold_numbers
+from hoplite.training.fit import MAX_FOLDED, fold_numbers
 from hoplite.training.results import TrainingResult
 from hoplite.training.results import train as train_nodes
 from hoplite.training.scoring import ScoredRun

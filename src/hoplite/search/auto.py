@@ -1,17 +1,11 @@
 """``auto``: the simplest of the linear models that are as good as the best, by validation.
 
-Candidates are trained in the order of their file, one seed each, as :func:`hoplite.train` does:
-validation nodes, or folds of the training nodes, choose the epoch or the penalty and give the
-candidate's figure. The chosen one is trained with all seeds, and only then the test nodes are read.
-
-With the figure r_a of candidate a (larger is better; by default minus the log loss, after the best
-temperature) and its figures r_a,g without the nodes of group g, g = 1 .. G, the standard error of a
-difference is the jackknife's,
-
-    e_ab^2 = (G - 1) / G sum_g (d_g - mean(d))^2,    d_g = r_a,g - r_b,g
-
-so it is that of paired nodes. Those with r_best - r_a <= e are as good as the best; of them the
-one that learns the fewest numbers is chosen, then the one of fewer hops, then the first.
+Candidates are trained in their order, one seed each, as :func:`hoplite.train` does, and compared as
+it does (:mod:`hoplite.training.comparison`): first those that ``train`` itself compares if no model
+is given, then those of a file. Of those that are worse than the best by at most a standard error,
+and not worse than what ``train`` would choose, the one that learns the fewest numbers is chosen,
+then the one of fewer hops, then the first. It is trained with all seeds, and only then the test
+nodes are read.
 
 The candidates are a TOML file of tables, each a model with values of its settings:
 
@@ -22,6 +16,10 @@ The candidates are a TOML file of tables, each a model with values of its settin
 
 A table is the product of its lists, the last key varying fastest, and belongs to a ``family``, by
 default its model. Keys are the options of ``train``.
+
+Gradient boosting is a rival that is reported, never saved. It has the features of every hop side by
+side, [X | R X | R^2 X] with R = D^-1 A, n x 3 d, and the same validation nodes or folds as the
+linear models. It may find what no linear model can, such as thresholds and products of columns.
 """
 
 from __future__ import annotations
@@ -41,7 +39,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from hoplite.engine.evaluation import side_by_side
+from hoplite.engine.propagation import Propagation
 from hoplite.errors import (
     ConfigError,
     GridError,
@@ -56,10 +57,10 @@ from hoplite.graph import Graph, Split
 from hoplite.labels import AUTO
 from hoplite.models import all_settings, build_model, find_model, split_options
 from hoplite.models.saved import CHOICE, check_target
+from hoplite.models.settings import TABLE_OPTIONS
 from hoplite.models.trained import TrainedModel
 from hoplite.progress import steps_bar, watched
 from hoplite.search.results import TOP, format_spread
-from hoplite.search.rival import boosted_outputs, most_frequent
 from hoplite.search.run import check_comparable, check_split, file_facts, full_options
 from hoplite.search.space import (
     list_products,
@@ -72,86 +73,38 @@ from hoplite.search.trials import FILE, SearchFile
 from hoplite.store import open_data
 from hoplite.tasks import LOSS, Metric, Task, task_of
 from hoplite.tasks.base import title_of
-from hoplite.tasks.evaluation import best_temperature
-from hoplite.training.limits import OutOfTimeError, time_limit
-from hoplite.training.results import TrainingResult, as_seeds, train, with_default_model
-from hoplite.training.scoring import comparable_loss, judge, number, with_test_scores
-from hoplite.training.sets import NodeSet
+from hoplite.training.comparison import (
+    Candidate,
+    Comparison,
+    as_good,
+    default_candidates,
+    default_choice,
+    is_tables,
+    standard_error,
+    with_default_model,
+)
+from hoplite.training.fit import fold_numbers
+from hoplite.training.results import TrainingResult, as_seeds, train
+from hoplite.training.runs import OutOfTimeError, time_limit
+from hoplite.training.scoring import ScoredRun, with_test_scores
 
 log = logging.getLogger("hoplite.search")
 
 BUDGET = "60s"
 TRIALS_SHARE, RIVAL_SHARE = 0.6, 0.1  # of the budget; what is left is for the last training
 SAMPLED_SHARE = 0.35  # for the trials on a sample: the last training takes much longer
-GROUPS = 20  # of nodes, for standard errors
 MAX_LABELS = 10_000  # of data that candidates are tried on; of more a sample:
 SAMPLE_LABELS, SAMPLE_COLUMNS = 2_000, 250
 VALIDATION_SHARE = 0.2  # of a sample without validation nodes
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 RIVAL = "gradient boosting"
+HOPS = 2
+MAX_COLUMNS = 100  # of X: the most frequent ones of more
+ITERATIONS = 200  # at most
+TREES = 20  # between two looks at the validation nodes; an iteration has one for each class
+FLOOR = 1e-6  # of probabilities: their logarithm is an output
 
 Report = Callable[[str, float], None]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Options of ``train`` for ``model``, and what they gave on the validation nodes.
-
-    Parameters
-    ----------
-    position : int
-        In the order of trial, from 1.
-    model, options
-    listed : tuple of str
-        The options that its table names.
-    family : str
-    val, score : float or None
-        The monitor's figure and the task's own, such as the accuracy; None if it diverged.
-    ranks : tuple of float
-        The figure such that larger is better, then that without each group of nodes.
-    learned : int
-        Numbers that it learns.
-    seconds : float
-    chosen : bool
-    """
-
-    position: int
-    model: str
-    options: dict[str, Any]
-    listed: tuple[str, ...] = ()
-    family: str = ""
-    val: float | None = None
-    score: float | None = None
-    ranks: tuple[float, ...] = ()
-    learned: int = 0
-    seconds: float = 0.0
-    chosen: bool = False
-
-    def __str__(self) -> str:
-        """What tells it from the others.
-
-        >>> str(Candidate(1, "ppr", {"hops": 10, "alpha": 0.1}, ("hops", "alpha")))
-        'ppr: hops 10, alpha 0.1'
-        """
-        values = [(name.replace("_", " "), self.options[name]) for name in self.listed]
-        texts = [f"{name} {v:g}" if isinstance(v, float) else f"{name} {v}" for name, v in values]
-        return f"{self.model}: {', '.join(texts)}".removesuffix(": ")
-
-    @property
-    def hops(self) -> int:
-        """How far its outputs reach: 0 for the features alone."""
-        config, _ = split_options(self.model, self.options)
-        return max(config.hops, int(config.neighbour_labels))
-
-    @property
-    def simplicity(self) -> tuple[int, int, int]:
-        """The smaller, the simpler: learned numbers, then hops, then the place in the file."""
-        return self.learned, self.hops, self.position
-
-    def as_dict(self) -> dict[str, Any]:
-        """For files: without the figures of groups."""
-        values = {name: v for name, v in dataclasses.asdict(self).items() if name != "ranks"}
-        return {"candidate": str(self)} | values
 
 
 def list_candidates(
@@ -161,48 +114,45 @@ def list_candidates(
 ) -> tuple[list[Candidate], list[str]]:
     """The candidates of a file, by default Hoplite's own, in their order.
 
-    ``fixed`` options replace the file's wherever the model has them. Candidates that they make
-    equal are tried once. Those that they, or the ``graph``, make impossible are left out: the
-    second value says why.
+    Those of ``train`` for the ``graph`` come before Hoplite's own. ``fixed`` options replace the
+    candidates' wherever the model has them. Candidates that they make equal are tried once. Those
+    that they, or the ``graph``, make impossible are left out: the second value says why.
 
     >>> candidates, _ = list_candidates()
     >>> candidates[0].family, candidates[0].options["hops"]
-    ('features alone', 0)
+    ('labels of neighbours', 1)
     """
     fixed = dict(fixed or {})
     check_fixed(fixed)
     name = "auto" if source is None else str(source)
-    tables = _parse(read_grid("auto") if source is None else read_text("candidates", source), name)
-    models = list(dict.fromkeys(model for _, model, _ in tables))
+    listed = _parse(read_grid("auto") if source is None else read_text("candidates", source), name)
+    models = list(dict.fromkeys(one.model for one in listed))
     for option in fixed:
         if not any(option in find_model(model).settings() for model in models):
             raise ConfigError(
                 f"{option} is not a setting of any candidate ({', '.join(models)}); "
                 "leave it out, or train a model that has it."
             )
+    if source is None and graph is not None:
+        listed = default_candidates(graph, {} if not is_tables(graph) else TABLE_OPTIONS) + listed
     candidates: dict[str, Candidate] = {}
-    settings: list[dict[str, Any]] = []
     left_out: dict[str, ConfigError] = {}
-    for family, model, listed in ((f, m, one) for f, m, table in tables for one in table):
+    for one in listed:
+        own = find_model(one.model).settings()
+        options = one.options | {key: value for key, value in fixed.items() if key in own}
+        listed_one = dataclasses.replace(one, position=len(candidates) + 1, options=options)
         try:
-            full_options(model, listed)
-        except ConfigError as error:
-            raise GridError(f"candidates {name}, {model}: {error}") from error
-        own = find_model(model).settings()
-        defaults = {"monitor": LOSS.name} if "monitor" in own else {}
-        options = defaults | listed | {key: value for key, value in fixed.items() if key in own}
-        candidate = Candidate(len(candidates) + 1, model, options, tuple(listed), family)
-        try:
-            settings.append(full_options(model, options))
+            settings = full_options(one.model, options)
             if graph is not None:
-                _check_possible(candidate, graph)
+                _check_possible(listed_one, graph)
         except ConfigError as error:
-            left_out.setdefault(f"{model}: {error}", error)
+            left_out.setdefault(f"{one.model}: {error}", error)
         else:
-            candidates.setdefault(f"{model} {settings[-1]}", candidate)
+            candidates.setdefault(f"{one.model} {settings}", listed_one)
     if not candidates:
         raise next(iter(left_out.values()))
-    check_comparable(settings)
+    own = [full_options(c.model, c.options) for c in candidates.values() if not c.default]
+    check_comparable(own)
     return list(candidates.values()), list(left_out)
 
 
@@ -224,8 +174,8 @@ def check_fixed(fixed: Mapping[str, Any]) -> None:
         known[name].metadata["check"](name, value)
 
 
-def _parse(text: str, name: str) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    """For every table its family, its model and its configurations."""
+def _parse(text: str, name: str) -> list[Candidate]:
+    """The candidates of a file, each checked."""
     content = parse_toml(text, f"candidates {name}")
     tables = content.pop("try", None)
     content.pop("note", None)
@@ -234,7 +184,7 @@ def _parse(text: str, name: str) -> list[tuple[str, str, list[dict[str, Any]]]]:
             f"candidates {name} is not a file of candidates; give tables [[try]], and nothing else "
             "but a note."
         )
-    parsed = []
+    candidates = []
     for position, table in enumerate(tables, start=1):
         where = f"candidates {name}, table {position}"
         if not isinstance(table.get("model"), str):
@@ -242,33 +192,28 @@ def _parse(text: str, name: str) -> list[tuple[str, str, list[dict[str, Any]]]]:
         model = find_model(table.pop("model"))
         family = str(table.pop("family", model.title))
         branch = {key: read_dimension(key, value, where) for key, value in table.items()}
-        parsed.append((family, model.name, list_products([branch], where)))
-    return parsed
-
-
-def standard_error(one: Candidate, other: Candidate) -> float:
-    """Of the difference of two figures of the same nodes, by the jackknife."""
-    differences = np.subtract(one.ranks[1:], other.ranks[1:])
-    error = math.sqrt(max(len(differences) - 1, 0) * differences.var()) if one.ranks else 0.0
-    return error if math.isfinite(error) else 0.0
-
-
-def _rank(candidate: Candidate) -> float:
-    """The figure by which it is compared, larger is better."""
-    return candidate.ranks[0] if candidate.ranks else -math.inf
+        defaults = {"monitor": LOSS.name} if "monitor" in model.settings() else {}
+        for options in list_products([branch], where):
+            try:
+                full_options(model.name, options)
+            except ConfigError as error:
+                raise GridError(f"candidates {name}, {model.name}: {error}") from error
+            named = tuple(options)
+            candidates.append(Candidate(0, model.name, defaults | options, named, family))
+    return candidates
 
 
 def decide(tried: Sequence[Candidate]) -> tuple[Candidate, Candidate]:
-    """The simplest of those that are as good as the best, and the best."""
-    finite = [one for one in tried if one.ranks]
-    if not finite:
+    """The simplest of those as good as the best, and not worse than ``train``'s; and the best."""
+    best = max(tried, key=lambda one: one.rank, default=None)
+    if best is None or not best.ranks:
         raise HopliteError(
-            "every candidate diverged, so there is nothing to choose; give a lower lr, or other "
-            "options."
+            "every candidate diverged or failed, so there is nothing to choose; give a lower lr, "
+            "or other options."
         )
-    best = max(finite, key=_rank)
-    errors = [standard_error(best, one) for one in finite]
-    equal = [one for one, e in zip(finite, errors, strict=True) if _rank(best) - _rank(one) <= e]
+    default = default_choice(tried)
+    least = -math.inf if default is None else default.rank
+    equal = [one for one in tried if one.rank >= least and as_good(one, best)]
     return min(equal, key=lambda one: one.simplicity), best
 
 
@@ -451,7 +396,7 @@ def auto(
     Examples
     --------
     >>> import hoplite
-    >>> result = hoplite.auto("cora", trials=2, hops=2)
+    >>> result = hoplite.auto("cora", trials=2)
     >>> result.trials, [one.family for one in result.candidates]
     ('2', ['hop blocks', 'features alone'])
     """
@@ -464,9 +409,11 @@ def auto(
         resumed = (folder / FILE).is_file()  # then the model is this call's own
         check_target(Path(out), overwrite=overwrite or resumed)
     list_candidates(candidates, options)  # mistakes are reported before any work
-    graph = with_default_model(open_data(data, task=task), None, {})[0].in_memory()
+    opened, _, defaults = with_default_model(open_data(data, task=task), None, {})
+    graph = opened.in_memory()
     check_split(graph)
-    listed, left_out = list_candidates(candidates, options, graph)
+    threshold = {name: value for name, value in defaults.items() if name == "threshold"}
+    listed, left_out = list_candidates(candidates, threshold | options, graph)
     if wanted is not None:
         listed = [one for one in listed if one.position in wanted] or listed[:1]
     call = {"trials": trials, "seeds": as_seeds(seeds), "options": options}
@@ -521,6 +468,7 @@ class _Choice:
         self.results: dict[int, TrainingResult] = {}  # of this process, by position
         self.config = split_options(candidates[0].model, candidates[0].options)[1]
         self.monitor = task_of(graph.labels).monitor(self.config.monitor)
+        self.comparison = Comparison(self.small, self.monitor, self.config.class_weight)
 
     def left(self, share: float = 1.0) -> float:
         """Seconds until this share of the budget is spent, an interrupted call's included."""
@@ -544,7 +492,10 @@ class _Choice:
         """Try, decide, train."""
         tried, rival = self.trials()
         chosen, best = decide(tried)
-        why, order = _why(chosen, best, len(tried), self.monitor), sorted(tried, key=_rank)[::-1]
+        why, order = (
+            _why(chosen, best, len(tried), self.monitor),
+            sorted(tried, key=lambda one: -one.rank),
+        )
         larger = [one for one in order if one.learned > chosen.learned and one.ranks]
         first, (chosen, trained) = chosen, self.last_training(chosen, larger[0] if larger else None)
         if chosen is not first:
@@ -591,45 +542,19 @@ class _Choice:
         """
         options: dict[str, Any] = dict(candidate.options)
         options |= {"refit": False} if "refit" in options else {}
-        started = time.monotonic()
+
+        def train_small() -> ScoredRun:
+            result = train(self.small, candidate.model, seeds=self.seeds[:1], test=False, **options)
+            return self.results.setdefault(candidate.position, result).best_run
+
         try:
-            with warnings.catch_warnings(), time_limit(limit, keep_best=True):
-                warnings.simplefilter("ignore", HopliteWarning)
-                result = train(
-                    self.small, candidate.model, seeds=self.seeds[:1], test=False, **options
-                )
-            run = self.results.setdefault(candidate.position, result).best_run
-            learned = sum(weights.size for weights in run.model.weights.values())
-            candidate = dataclasses.replace(candidate, learned=learned)
-            if "val" in run.outputs:
-                candidate = self._judged(candidate, result.task, *run.outputs["val"])
+            with time_limit(limit, keep_best=True):
+                candidate, _ = self.comparison.attempt(candidate, train_small)
         except OutOfTimeError:
             self.notes.append(f"{candidate} did not finish in {limit:.0f} s")
             return None
-        except HopliteError as error:
-            log.info("%s: %s", candidate, error)
-        candidate = dataclasses.replace(candidate, seconds=time.monotonic() - started)
         self.keep(candidate)
         return candidate
-
-    def _judged(
-        self, candidate: Candidate, task: Task, labels: np.ndarray, logits: np.ndarray
-    ) -> Candidate:
-        """The candidate with the figures of its outputs (nodes, m)."""
-        seen, names = self.small.labels[self.small.split.train], self.small.class_names
-        weights = task.node_weights(self.config.class_weight, seen, labels, names)
-        part, groups = NodeSet(labels, labels, weights), np.arange(len(labels)) % GROUPS
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
-            if self.monitor is LOSS and task.exclusive:
-                logits = logits / best_temperature(labels, logits)
-        masks = [groups >= 0, *(groups != g for g in range(min(GROUPS, len(labels))))]
-        figures = [judge(task, self.monitor, part.at(mask), logits[mask])[0] for mask in masks]
-        if not math.isfinite(figures[0]):
-            return candidate
-        score = number(judge(task, task.score, part, logits)[0])
-        ranks = self.monitor.rank(np.nan_to_num(figures, nan=figures[0])).tolist()
-        return dataclasses.replace(candidate, val=figures[0], score=score, ranks=tuple(ranks))
 
     def _rival(self) -> Candidate | None:
         """Gradient boosting, of one class or number a node; None without time."""
@@ -644,7 +569,8 @@ class _Choice:
             self.notes.append(f"there was no time for {RIVAL}")
             return None
         judged = labels[split.val if split.val.size else split.train]
-        rival = self._judged(Candidate(0, RIVAL, {}, family="rival"), task, judged, outputs)
+        rival = Candidate(0, RIVAL, {}, family="rival")
+        rival = self.comparison.judged(rival, task, judged, outputs)
         rival = dataclasses.replace(rival, seconds=time.monotonic() - started)
         self.keep(rival)
         return rival
@@ -681,11 +607,17 @@ class _Choice:
                     self.notes.append(f"there was no time for {one} on all data")
             self.notes += [] if done else ["the model is that of the trial"]
         if done:
-            return min(done, key=lambda pair: comparable_loss(pair[1].best_run))
+            return max(done, key=self._rank_of)
         assert known is not None
         run = dataclasses.replace(known.best_run, model=self._widened(known.model))
         run = with_test_scores(run, self.graph)
         return chosen, dataclasses.replace(known, graph=self.graph, runs=(run,))
+
+    def _rank_of(self, pair: tuple[Candidate, TrainingResult]) -> float:
+        """Of a candidate that was trained on all data, by its validation nodes there."""
+        run = pair[1].best_run
+        comparison = dataclasses.replace(self.comparison, data=self.graph)
+        return comparison.judged(pair[0], run.task, *run.outputs["val"]).rank
 
     def _widened(self, model: TrainedModel) -> TrainedModel:
         """The model of a sample with the columns of all data; those it has not seen count 0."""
@@ -710,10 +642,11 @@ def _why(chosen: Candidate, best: Candidate, count: int, monitor: Metric) -> str
     start = f"{chosen} was chosen: its validation {title_of(monitor.name)} {chosen.val:.3g} is"
     if chosen is best:
         return f"{start} {of}, and no simpler one is as good."
+    error = standard_error(best.ranks, chosen.ranks)
     return (
-        f"{start} within a standard error, {standard_error(best, chosen):.2g}, of {of} ({best}: "
-        f"{best.val:.3g}), and it is simpler: it learns {chosen.learned:,} numbers with "
-        f"{plural(chosen.hops, 'hop')}, the best {best.learned:,} with {best.hops}."
+        f"{start} within a standard error, {error:.2g}, of {of} ({best}: {best.val:.3g}), and it "
+        f"is simpler: it learns {chosen.learned:,} numbers with {plural(chosen.hops, 'hop')}, the "
+        f"best {best.learned:,} with {best.hops}."
     )
 
 
@@ -722,14 +655,13 @@ def _advice(
 ) -> list[str]:
     """Whether the edges help, and whether gradient boosting is better."""
     advice = []
-    alone = max((one for one in tried if one.ranks and not one.hops), key=_rank, default=None)
-    compared = any(one.hops for one in tried)
-    if alone is not None and compared and _rank(best) - _rank(alone) <= standard_error(best, alone):
+    alone = [one for one in tried if not one.hops]
+    if len(alone) < len(tried) and any(as_good(one, best) for one in alone):
         advice.append(
             "The edges do not help: no candidate that uses them is better than the features alone "
             "by more than a standard error."
         )
-    if rival is not None and _rank(rival) - _rank(best) > standard_error(rival, best):
+    if rival is not None and rival.rank > best.rank and not as_good(best, rival):
         advice.append(
             "Gradient boosting on the same columns is better than every linear model: validation "
             f"{title_of(monitor.name)} {rival.val:.3g} against {best.val:.3g}; docs/searching.md "
@@ -756,3 +688,75 @@ def sample(graph: Graph, seed: int) -> tuple[Graph, np.ndarray | None]:
     if len(columns) == graph.num_features:
         return graph, None
     return graph.with_features(graph.features[:, columns]), columns
+
+
+def most_frequent(graph: Graph, count: int) -> np.ndarray:
+    """The ``count`` columns of X that most nodes have, in their order; all if there are fewer."""
+    features: Any = graph.features
+    if graph.num_features <= count:
+        return np.arange(graph.num_features)
+    sparse = features if sp.issparse(features) else sp.csr_array(features)
+    counts = np.bincount(sparse.indices, minlength=graph.num_features)
+    return np.sort(np.argsort(-counts, kind="stable")[:count])
+
+
+def boosted_outputs(
+    graph: Graph, task: Task, folds: int, seed: int, seconds: float
+) -> np.ndarray | None:
+    """Outputs of gradient boosting for the validation nodes, or out of fold, as those of a model.
+
+    Parameters
+    ----------
+    graph : Graph
+        With one class, or one number, for each node.
+    task : Task
+        Fitted to its training labels.
+    folds, seed : int
+        Of the cross-validation of linear models, where there are no validation nodes.
+    seconds : float
+        It ends after about this time, with the iterations that it had time for.
+
+    Returns
+    -------
+    ndarray or None
+        (nodes, m), of the number of iterations with the lowest loss; None if there was no time.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
+
+    end, split = time.monotonic() + seconds, graph.split
+    reduced = graph.with_features(graph.features[:, most_frequent(graph, MAX_COLUMNS)])
+    nodes = np.concatenate([split.train, split.val])
+    source = Propagation(reduced, "random_walk", "monomial", HOPS)
+    rows, values = side_by_side(source.hop_features(nodes)), np.asarray(graph.labels)[nodes]
+    held = np.arange(len(nodes)) >= len(split.train)
+    parts = [held]
+    if not split.val.size:
+        held, numbers = ~held, fold_numbers(values, folds, seed)
+        parts = [numbers == fold for fold in range(folds)]
+    family = HistGradientBoostingClassifier if task.exclusive else HistGradientBoostingRegressor
+    settings = {"warm_start": True, "early_stopping": False, "random_state": seed}
+    models, width = [family(**settings) for _ in parts], max(len(graph.class_names), 1)
+    targets = task.targets(values[held], width)
+    best, lowest, step = None, np.inf, max(1, TREES // width)
+    with threadpool_limits(1, user_api="openmp"):  # several wait for each other on a busy machine
+        for iterations in range(step, ITERATIONS + 1, step):
+            outputs = np.full((len(nodes), width), np.log(FLOOR))
+            for model, part in zip(models, parts, strict=True):
+                if time.monotonic() > end:
+                    return best
+                model.set_params(max_iter=iterations).fit(rows[~part], values[~part])
+                outputs[part] = _outputs(model, rows[part], outputs[part], task)
+            loss = task.loss(outputs[held], targets)
+            if loss >= lowest:
+                break
+            best, lowest = outputs[held], loss
+    return best
+
+
+def _outputs(model: Any, rows: np.ndarray, outputs: np.ndarray, task: Task) -> np.ndarray:
+    """``outputs`` (rows, m) with those of a fitted ``model``; classes it has not seen stay."""
+    if not task.exclusive:
+        return task.targets(model.predict(rows), 1)[:, None]
+    outputs[:, model.classes_] = np.log(np.maximum(model.predict_proba(rows), FLOOR))
+    return outputs

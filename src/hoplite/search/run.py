@@ -33,7 +33,7 @@ from hoplite.search.space import read_space
 from hoplite.search.trials import FinishedTrial, SearchFile, Trial
 from hoplite.store import open_data
 from hoplite.tasks import task_of
-from hoplite.training.folds import MIN_LABELS
+from hoplite.training.fit import MIN_LABELS
 from hoplite.training.results import as_seeds
 from hoplite.training.scoring import check_after
 

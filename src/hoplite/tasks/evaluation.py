@@ -15,7 +15,6 @@ import numpy as np
 from hoplite.errors import HopliteWarning
 
 BINS = 15  # of the calibration error
-MIN_GROUP, MAX_P = 50, 0.01  # nodes of a degree, and the level of the test that compares them
 TEMPERATURES = (0.05, 20.0)  # least and most
 TINY = np.finfo(np.float64).eps  # probabilities are clipped by it in a log loss
 
@@ -304,46 +303,6 @@ def best_temperature(labels: np.ndarray, logits: np.ndarray) -> float:
             return float(np.exp(end))
     found: Any = brentq(slope, least, most, xtol=1e-12)
     return float(np.exp(found))
-
-
-def temperatures_by_degree(
-    labels: np.ndarray, logits: np.ndarray, degrees: np.ndarray
-) -> dict[str, Any] | None:
-    """Whether nodes of different degrees need different temperatures, by a likelihood-ratio test.
-
-    The groups are nodes without neighbours, with few and with many (above the median of the
-    others); those of fewer than 50 nodes are left out. With L(T) the summed log loss of a group,
-
-        2 (sum_g L_g(T) - sum_g L_g(T_g)) ~ chi^2 with (groups - 1) degrees of freedom
-
-    if one T is right for all. Returns ``p``, ``differs`` (p < 0.01), and ``temperature`` and
-    ``nodes`` of every group; None with fewer than two groups.
-    """
-    from scipy.special import chdtrc, log_softmax
-
-    linked = degrees[degrees > 0]
-    middle = np.median(linked) if linked.size else 0
-    masks = {"no neighbours": degrees == 0, "few": (degrees > 0) & (degrees <= middle)}
-    masks["many"] = degrees > middle
-    groups = {name: mask for name, mask in masks.items() if mask.sum() >= MIN_GROUP}
-    if len(groups) < 2:
-        return None
-    inside = np.logical_or.reduce([*groups.values()])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
-        common = best_temperature(labels[inside], logits[inside])
-        best = {name: best_temperature(labels[rows], logits[rows]) for name, rows in groups.items()}
-
-    def total(rows: np.ndarray, temperature: float) -> float:
-        chances = log_softmax(logits[rows].astype(np.float64) / temperature, axis=1)
-        return -float(np.take_along_axis(chances, labels[rows, None], axis=1).sum())
-
-    gain = sum(total(rows, common) - total(rows, best[name]) for name, rows in groups.items())
-    p = float(chdtrc(len(groups) - 1, max(0.0, 2 * gain)))
-    about = {
-        name: {"temperature": best[name], "nodes": int(rows.sum())} for name, rows in groups.items()
-    }
-    return {"p": p, "differs": p < MAX_P, "groups": about}
 
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int = BINS) -> float:

@@ -6,18 +6,32 @@ A refit trains again on training and validation labels, for the epochs that vali
 another protocol: validation nodes choose the epochs and all settings, in a first training on the
 training labels alone, and are learned from only then. So their figures are those of the first
 training, and the test nodes judge the second model.
+
+**Cross-validation** stands for validation nodes, where there are none. The N training nodes are
+dealt out to k folds. Fold f is validated by a model that was trained on the other folds, so each
+node gets outputs from a model that has not seen its label: its **out-of-fold** outputs. The epoch
+(of optimizer "path" the penalty) is the best on the mean of the folds' validation curves, and the
+final model is trained on all N nodes for so many epochs. With
+
+    d_f = loss of fold f at an epoch - loss of fold f at the best epoch
+
+a path takes the strongest penalty with mean(d) <= sd(d) / sqrt(k), the one-standard-error rule: of
+penalties that the data cannot tell apart, the simplest model.
+
+Out-of-fold outputs give the metrics, the threshold, the temperature and the scores of prediction
+sets. They are those of models trained on (k - 1) / k of the labels, so they are rather too modest.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,15 +39,29 @@ from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, HopliteWarning
 from hoplite.graph import NodeData, Split
+from hoplite.labels import kind_of
 from hoplite.models import ModelConfig, build_model
 from hoplite.models.alignment import check_neighbours
-from hoplite.tasks import Task
-from hoplite.training.folds import count_folds, cross_validate, hold_out
-from hoplite.training.limits import OutOfTimeError, keeps_best
-from hoplite.training.runs import Report, Run, RunResult, require_result, stage, train_runs
+from hoplite.models.base import Weights
+from hoplite.models.fold_models import MAX_NUMBERS
+from hoplite.tasks import LOSS, Metric, Task
+from hoplite.training.runs import (
+    OutOfTimeError,
+    Report,
+    Run,
+    RunResult,
+    keeps_best,
+    require_result,
+    stage,
+    train_runs,
+    with_neighbours,
+)
 from hoplite.training.scoring import SCORED, ScoredRun, check_after, scored_run
 from hoplite.training.sets import NodeSet, union, weighted_sets
 from hoplite.training.stored import HopRows
+
+MIN_LABELS = 10  # below, nothing can be learned from folds
+MAX_FOLDED = 10_000  # labels that folds are made of; beyond, one of them is enough to validate
 
 
 @dataclass(frozen=True)
@@ -228,3 +256,206 @@ def _again(result: RunResult, rows: int) -> Run:
     config = dataclasses.replace(result.run.config, epochs=result.best_epoch)
     start = result.weights if config.optimizer == "path" else None
     return Run(config, result.run.seed, start=start, rows=rows)
+
+
+class CrossValidated(NamedTuple):
+    """The final training, with the mean curves of the folds, and the out-of-fold outputs (N, m).
+
+    And the fold of every node (N,), and the weights that made its outputs, one for each fold; none
+    if they are many, or if the folds' models have other features or read labels of neighbours.
+    """
+
+    result: RunResult
+    outputs: np.ndarray
+    folds: np.ndarray
+    weights: tuple[Weights, ...] = ()
+
+
+def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """The fold of each node, 0 .. folds - 1: (n,).
+
+    The nodes of each class are shuffled and dealt out in turn, so every fold has its share of every
+    class. Labels that are no classes are dealt out as if they were all one.
+
+    >>> fold_numbers(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
+    [1, 0, 0, 1, 1, 0]
+    """
+    rng = np.random.default_rng([seed, folds])
+    shuffled = rng.permutation(len(labels))
+    groups = kind_of(labels).groups(labels)[shuffled]
+    numbers = np.empty(len(labels), np.int64)
+    numbers[shuffled[np.argsort(groups, kind="stable")]] = np.arange(len(labels)) % folds
+    return numbers
+
+
+def hold_out(
+    runs: Sequence[Run], sets: Mapping[str, NodeSet], *, stored: bool, final: bool
+) -> tuple[list[Run], dict[str, NodeSet]]:
+    """Where validation nodes are missing and folds do not serve: one fold of them validates.
+
+    That is with more than 10,000 training nodes, with Correct and Smooth, whose settings need
+    outputs of all nodes at once, and with a hop store, which would be read for every fold.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        The first one's seed deals out the nodes, for all.
+    sets : dict of NodeSet
+    stored : bool
+        Whether rows come from a hop store.
+    final : bool
+        Whether the model is trained again, on all nodes.
+
+    Returns
+    -------
+    runs, sets
+        As they are if folds serve or there are validation nodes; otherwise with a "val" part, and
+        runs that refit if ``final``.
+    """
+    config, train, parts = runs[0].config, sets["train"], dict(sets)
+    if not count_folds(config, sets):
+        return list(runs), parts
+    holds_out = len(train) > MAX_FOLDED or config.correct_smooth or stored
+    if holds_out:
+        inside = fold_numbers(np.asarray(train.labels), config.folds, runs[0].seed) == 0
+        parts |= {"train": train.at(~inside), "val": train.at(inside)}
+    refit = holds_out and final  # folds end with a training on all nodes
+    changed = [dataclasses.replace(run.config, refit=refit) for run in runs]
+    return [dataclasses.replace(r, config=c) for r, c in zip(runs, changed, strict=True)], parts
+
+
+def count_folds(config: TrainingConfig, sets: Mapping[str, NodeSet]) -> int:
+    """Folds of the training nodes, 0 where validation nodes choose or the labels are too few."""
+    if len(sets.get("val", ())) or len(sets["train"]) < MIN_LABELS:
+        return 0
+    return config.folds if config.folds > 1 else 0
+
+
+def cross_validate(
+    model: Any,
+    source: Any,
+    runs: Sequence[Run],
+    train: NodeSet,
+    task: Task,
+    weighted: Callable[[dict[str, NodeSet]], dict[str, NodeSet]],
+    *,
+    folds: int,
+    fitted_to: Callable[[np.ndarray], tuple[Any, Any]] | None = None,
+    progress: Report | None = None,
+    final: bool = True,
+) -> list[CrossValidated]:
+    """Train every run on all nodes of ``train``, as its folds choose.
+
+    Parameters
+    ----------
+    model, source, task, progress
+        As for :func:`train_runs`.
+    runs : sequence of Run
+        The first one's seed deals out the nodes, for all.
+    train : NodeSet
+        With the nodes' own weights.
+    weighted : callable
+        Multiplies the weights of sets of nodes with those of their classes.
+    folds : int
+        k, at least 2.
+    fitted_to : callable, optional
+        The model and the source of a fold, by its training nodes, where features are fitted.
+    final : bool
+        False keeps the model of the first fold instead of training on all nodes.
+    """
+    numbers = fold_numbers(np.asarray(train.labels), folds, runs[0].seed)
+    trained: list[list[RunResult]] = []
+    used: list[tuple[Any, Any]] = []
+    for fold in range(folds):
+        inside = numbers == fold
+        sets = weighted({"train": train.at(~inside), "val": train.at(inside)})
+        own = (model, source) if fitted_to is None else fitted_to(train.nodes[~inside])
+        report = stage(progress, fold, folds + final)
+        trained.append(train_runs(*own, runs, sets, progress=report, task=task))
+        used.append(own)
+    chosen = [choose_epoch(parts, task) for parts in zip(*trained, strict=True)]
+    results = trained[0]
+    if final:
+        whole = [
+            dataclasses.replace(run, config=dataclasses.replace(run.config, epochs=max(epoch, 1)))
+            for run, epoch in zip(runs, chosen, strict=True)
+        ]
+        sets = weighted({"train": train})
+        report = stage(progress, folds, folds + 1)
+        results = train_runs(model, source, whole, sets, progress=report, task=task)
+    found = []
+    for i, (result, epoch) in enumerate(zip(results, chosen, strict=True)):
+        parts = [of_fold[i] for of_fold in trained]
+        outputs = np.empty((len(train), model.num_classes), source.dtype)
+        for fold, part in enumerate(parts):
+            inside, (own_model, own_source) = numbers == fold, used[fold]
+            seen = with_neighbours(own_model, own_source, train.at(~inside), task)
+            outputs[inside] = _outputs(own_model, seen, part, epoch, train.nodes[inside])
+        alike = final and not model.config.neighbour_labels
+        alike = alike and all(own_source is source for _, own_source in used)
+        weights = _fold_weights(parts, epoch) if alike else ()
+        joined = _joined(runs[i], result, parts, epoch)
+        found.append(CrossValidated(joined, outputs, numbers, weights))
+    return found
+
+
+def _fold_weights(parts: Sequence[RunResult], epoch: int) -> tuple[Weights, ...]:
+    """Those that :func:`_outputs` are made with; none if they are too many to keep, or unknown."""
+    if parts[0].outputs and not all(part.path for part in parts):
+        return ()
+    found = tuple(part.path[epoch - 1] if part.path else part.weights for part in parts)
+    size = sum(value.size for weights in found for value in weights.values())
+    return found if 0 < size <= MAX_NUMBERS else ()
+
+
+def choose_epoch(parts: Sequence[RunResult], task: Task) -> int:
+    """The best epoch, from 1, on the mean of the folds' curves; 0 if a fold has no result.
+
+    Of optimizer "path" the first one that is not worse by more than a standard error.
+    """
+    config = parts[0].run.config
+    monitor = task.monitor(config.monitor)
+    if not all(part.best_epoch for part in parts):
+        return 0
+    ranks = _curves(parts, monitor)
+    best = int(ranks.mean(axis=0).argmax())
+    if config.optimizer != "path" or monitor is not LOSS:
+        return 1 + best
+    worse = ranks[:, [best]] - ranks  # (folds, epochs)
+    error = worse.std(axis=0, ddof=1) / np.sqrt(len(parts))
+    return 1 + int((worse.mean(axis=0) <= error).argmax())
+
+
+def _curves(parts: Sequence[RunResult], monitor: Metric) -> np.ndarray:
+    """The monitor's validation curves, larger is better: (folds, epochs that all of them have)."""
+    epochs = min(part.epochs for part in parts)
+    curves = [part.history[f"val_{monitor.name}"][:epochs] for part in parts]
+    ranks = np.asarray(monitor.rank(np.array(curves)), np.float64)
+    return np.where(np.isfinite(ranks), ranks, np.finfo(np.float64).min / len(parts))
+
+
+def _outputs(model: Any, source: Any, part: RunResult, epoch: int, nodes: np.ndarray) -> np.ndarray:
+    """Of a fold's nodes: at ``epoch`` where they were kept, otherwise at the fold's best epoch."""
+    if part.outputs:
+        return part.outputs[epoch - 1]
+    if hasattr(source, "logits"):
+        return source.logits(model, part.weights, nodes)
+    return model.logits(part.weights, source)[nodes]
+
+
+def _joined(run: Run, result: RunResult, parts: Sequence[RunResult], epoch: int) -> RunResult:
+    """The final training, with the folds' mean validation curves and all seconds."""
+    epochs = min(part.epochs for part in parts)
+    curves = parts[0].history
+    history = {
+        name: np.mean([part.history[name][:epochs] for part in parts], axis=0) for name in curves
+    }
+    return dataclasses.replace(
+        result,
+        run=run,
+        best_epoch=epoch if result.best_epoch else 0,
+        epochs=epochs,
+        diverged=result.diverged or any(part.diverged for part in parts),
+        history=history,
+        seconds=result.seconds + sum(part.seconds for part in parts),
+    )

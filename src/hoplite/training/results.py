@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from hoplite.config import MAX_SEED, TrainingConfig, check_flag, check_number
 from hoplite.engine.orders import Plan
@@ -19,13 +20,12 @@ from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.graph import NodeData
-from hoplite.labels import AUTO, CLASSES, kind_of
+from hoplite.labels import AUTO, kind_of
 from hoplite.models import (
     HopBlocks,
     LinearModel,
     ModelConfig,
     build_model,
-    default_options,
     find_model,
     split_options,
 )
@@ -38,26 +38,28 @@ from hoplite.models.pictures import (
     predicted_figure,
     reliability_figure,
 )
-from hoplite.models.settings import DEFAULT_MODEL, TABLE_OPTIONS
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.progress import training_bar, watched
 from hoplite.store import open_data
-from hoplite.structural import with_log_degree
 from hoplite.tasks import LOSS, Evaluation, Metric, Task, task_of
 from hoplite.tasks.base import title_of
-from hoplite.training.fit import fit
-from hoplite.training.folds import MAX_FOLDED, MIN_LABELS
-from hoplite.training.gain import GraphGain
-from hoplite.training.limits import OutOfTimeError
+from hoplite.training.comparison import (
+    Candidate,
+    Comparison,
+    GraphGain,
+    default_candidates,
+    default_choice,
+    is_tables,
+    with_default_model,
+)
+from hoplite.training.fit import MAX_FOLDED, fit
 from hoplite.training.linear import plan_order
-from hoplite.training.runs import Report, Run, TrainingProgress, stage
+from hoplite.training.runs import OutOfTimeError, Report, Run, TrainingProgress, stage
 from hoplite.training.scoring import (
     PROTOCOL,
     SCORED,
     ScoredRun,
     accuracy_of,
-    clearly_worse,
-    comparable_loss,
     number,
 )
 from hoplite.training.sets import NodeSet, checked_weights, node_sets
@@ -69,21 +71,6 @@ log = logging.getLogger("hoplite.training")
 
 MAX_RUNS = 100_000
 RARE_SHARE = 0.5  # a class with less than this part of its even share of the nodes is rare
-NO_HOPS = "0 hops"
-RARE_CLASS = 0.2  # of two: with a smaller share of the training nodes it has a threshold
-PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}  # of the candidates for tables
-LGC_OPTIONS = {
-    "hops": 5, "start": "lowpass", "optimizer": "lbfgs", "lr": 1.0, "weight_decay": 0.006,
-    "dropout": 0.0, "monitor": "loss",
-}  # fmt: skip
-MAX_COMPARED = 20_000  # training nodes of graphs for which models are compared
-MIN_SHARE = 0.2  # of the nodes that must have training labels for it
-GRAPH_CANDIDATES: dict[str, tuple[str | type, dict[str, Any]]] = {
-    "LGC": (DEFAULT_MODEL, {}),
-    "0 hops": ("blocks", {"hops": 0}),
-    "2 hops": ("blocks", {"hops": 2, "operator": "random_walk"}),
-    "PPR": ("ppr", PPR_OPTIONS),
-}
 PART_TITLES = {"val": "validation", "test": "test"}
 RESAMPLES, COVERED = 100, (5, 95)  # bootstrap samples, and percentiles of intervals
 
@@ -202,6 +189,13 @@ class TrainingResult(Described):
     @property
     def _validated(self) -> int:
         return len(self.best_run.outputs.get("val", ((),))[0])
+
+    @property
+    def part_titles(self) -> dict[str, str]:
+        """What the scores of "val" and "test" are called in tables."""
+        if self.out_of_fold:
+            return PART_TITLES | {"val": "out-of-fold"}
+        return PART_TITLES | ({"val": "held-out"} if self.held_out else {})
 
     def intervals(self, part: str = "val") -> dict[str, tuple[float, float]]:
         """90 % confidence intervals of the scores of the best run, by resampling nodes.
@@ -450,9 +444,12 @@ def _described(result: TrainingResult) -> Description:
     baseline = result.baseline(last)
     tables = []
     if baseline is not None and parts:
-        titles = PART_TITLES | ({"val": "out of fold"} if result.out_of_fold else {})
-        titles |= {"val": "held out"} if result.held_out else {}
-        columns = ["figure", *[titles[part] for part in parts], "90 % interval", "baseline"]
+        columns = [
+            "figure",
+            *[result.part_titles[part] for part in parts],
+            "90 % interval",
+            "baseline",
+        ]
         intervals = result.intervals(last)
         rows = [
             [title_of(name), *[_spread(spreads[part][name], len(result.runs)) for part in parts],
@@ -493,7 +490,7 @@ def _classes(result: TrainingResult, part: str) -> list[Table]:
         [name, *[f"{one[figure]:.3f}" for figure in figures], f"{one['support']:,.0f}"]
         for name, one in sorted(found.classes.items(), key=lambda pair: pair[1]["support"])
     ]
-    title = f"Classes of the {PART_TITLES[part]} nodes, the rarest first"
+    title = f"Classes of the {result.part_titles[part]} nodes, the rarest first"
     return [Table(["class", "precision", "recall", "F1", "nodes"], rows, title)]
 
 
@@ -521,7 +518,7 @@ def train(
 ) -> TrainingResult:
     """Train a model, once per seed, and score it on the validation and test nodes.
 
-    Without validation nodes, folds of the training nodes choose; see :mod:`hoplite.training.folds`.
+    Without validation nodes, folds of the training nodes choose; see :mod:`hoplite.training.fit`.
     All labelled nodes of tables without a split are training nodes.
 
     Parameters
@@ -568,57 +565,43 @@ def train(
     >>> result.test_accuracy > 0.6
     True
     """
-    asked, opened = {"model": model, **options}, open_data(graph, task=task)
-    data, model, options = with_default_model(opened, model, options)
-    model_config, config = _resolve(data, model, options)
+    opened = open_data(graph, task=task)
+    data, name, complete = with_default_model(opened, model, options)
+    _, config = _resolve(data, name, complete)
     config.warn_of_nothing()
     _check_store_options(data, memory=memory, cluster=cluster)
     check_flag("test", test)
     sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))
     if not test:
         del sets["test"]
-    chosen, judged = as_seeds(seeds), {}
-    compares = config.optimizer == "path" and asked["model"] is None and "hops" not in asked
-    features = opened if len(sets["train"]) > MAX_FOLDED else data
-    title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
+    seed_list, gain = as_seeds(seeds), None
+    title = f"{data.name} {find_model(name).name}, {plural(len(seed_list), 'seed')}"
     log.info("training %s: %s", printable(title), data)
-    gain = None
+    compares = not options and data.stored is None
+    if is_tables(opened):
+        compares = config.optimizer == "path" and "hops" not in options
     with watched(progress, training_bar, title) as report:
-        count = 1 + is_tables(opened)  # trainings, about
-        if compares:
-            count += 1 + max(1, len(_candidates(features, model, options)))
-            stages = _stages(report, count)
-            judged, model, options = _compared(features, model, options, sets, chosen[0], stages)
-            model_config, config = _resolve(data, model, options)
-        elif asked["model"] is None and not options and data.stored is None:
-            stages = _stages(report, count + len(GRAPH_CANDIDATES))
-            judged, model, options = _compared_for_graphs(data, sets, chosen[0], stages)
-            model_config, config = _resolve(data, model, options)
-        else:
-            stages = _stages(report, count)
-        losses = {name: comparable_loss(run) for name, run in judged.items()}
+        defaults = _Defaults(opened, data, complete, sets, seed_list[0], report)
+        if model is None and compares:
+            name, complete = defaults.chosen(name)
+        model_config, config = _resolve(data, name, complete)
         learned = _fitted_task(data, config, sets)
         runs = fit(
             data,
             model_config,
-            [Run(config, seed) for seed in chosen],
+            [Run(config, seed) for seed in seed_list],
             sets,
             learned,
             **_names(data, learned),
             memory=memory,
             cluster=cluster,
             record_test=record_test,
-            progress=next(stages, None),
+            progress=defaults.next_stage(),
         )
         config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
-        if is_tables(opened):
-            alone = judged.pop(NO_HOPS, None)
-            many = len(sets["train"]) > MAX_FOLDED  # of whom only features alone were judged
-            others = [] if many or _uses_edges(runs[0]) else [*judged.values()]
-            best = min(others, key=comparable_loss, default=runs[0])
-            alone = alone if many else None
-            with contextlib.suppress(OutOfTimeError):  # the model counts, and there is one
-                gain = _graph_gain(opened, best, config, sets, alone, next(stages, None))
+        with contextlib.suppress(OutOfTimeError):  # the model counts, and there is one
+            gain = defaults.graph_gain(runs[0], config)
+    losses = {str(one): math.inf if one.val is None else one.val for one, _ in defaults.tried}
     result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses, gain)
     log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
@@ -639,143 +622,99 @@ def _fitted_task(data: NodeData, config: TrainingConfig, sets: Mapping[str, Node
     return task.fitted(sets["train"].labels, task.outputs(data.labels, data.class_names))
 
 
-def _stages(progress: Report | None, count: int) -> Iterator[Report | None]:
-    """The progress of one training after another, of ``count`` that are one piece of work."""
-    return (stage(progress, index, count) for index in range(count))
+class _Defaults:
+    """What a training without a model compares, and whether the graph helps."""
 
+    def __init__(
+        self,
+        opened: NodeData,
+        data: NodeData,
+        options: dict[str, Any],
+        sets: Mapping[str, NodeSet],
+        seed: int,
+        report: Report | None,
+    ) -> None:
+        self._opened, self._data, self._options = opened, data, options
+        self._sets, self._seed, self._report = sets, seed, report
+        self._tables, self._many = is_tables(opened), len(sets["train"]) > MAX_FOLDED
+        self._stage, self._stages = 0, 1 + self._tables  # trainings, about
+        self.tried: list[tuple[Candidate, ScoredRun | None]] = []
 
-def _judged(
-    data: NodeData,
-    model: str | type,
-    options: dict[str, Any],
-    sets: Mapping[str, NodeSet],
-    seed: int,
-    progress: Report | None = None,
-) -> ScoredRun:
-    """One run as folds, a holdout or the validation nodes judge it; nothing more is trained."""
-    model_config, config = _resolve(data, model, options)
-    config = dataclasses.replace(config, refit=False)
-    parts = {name: part for name, part in sets.items() if name != "test"}
-    task, run = _fitted_task(data, config, sets), Run(config, seed)
-    options = _names(data, task) | {"score": ("val",), "quiet": True, "final": False}
-    options["progress"] = progress
-    return fit(data, model_config, [run], parts, task, **options)[0]
+    def next_stage(self) -> Report | None:
+        """The progress of the next training."""
+        self._stage += 1
+        return stage(self._report, self._stage - 1, max(self._stage, self._stages))
 
+    def chosen(self, model: str | type) -> tuple[str | type, dict[str, Any]]:
+        """The model and the options of the best candidate, or those that were given if none is.
 
-def _compared(
-    data: NodeData,
-    model: str | type,
-    options: dict[str, Any],
-    sets: Mapping[str, NodeSet],
-    seed: int,
-    stages: Iterator[Report | None],
-) -> tuple[dict[str, ScoredRun], str | type, dict[str, Any]]:
-    """The candidates for tables as they were judged, and the model and options of the best.
+        Beyond 10,000 training nodes of tables the features alone are judged, with and without the
+        labels of neighbours, which is much cheaper.
+        """
+        listed = [one for one in default_candidates(self._data, self._options) if one.default]
+        plain = [one for one in listed if not one.options.get("neighbour_labels")]
+        reads_labels = len(plain) < len(listed)
+        cheap = self._tables and self._many
+        if cheap:
+            plain = [dataclasses.replace(plain[0], options=self._options | {"hops": 0})]
+        if len(plain) == 1 and not reads_labels:
+            return model, self._options
+        self._stages += len(plain) + reads_labels
+        for one in plain:
+            self._try(one)
+        best = default_choice(one for one, _ in self.tried)
+        if best is not None and reads_labels:
+            self._try(best.with_labels())
+            best = default_choice(one for one, _ in self.tried)
+        if best is None:
+            return model, self._options
+        if cheap:
+            return model, best.options | {"hops": self._options["hops"]}
+        return best.model, best.options
 
-    The best of :func:`_candidates` is judged with the labels of neighbours, too. Beyond 10,000
-    training nodes the features alone are judged with and without them, which is much cheaper; then
-    ``data`` has no column for the degree.
-    """
-    candidates = _candidates(data, model, options)
-    judged = {
-        name: _judged(data, *one, sets, seed, next(stages, None))
-        for name, one in candidates.items()
-    }
-    base, many = plural(options["hops"], "hop"), len(data.split.train) > MAX_FOLDED
-    if judged:
-        base = min(judged, key=lambda name: comparable_loss(judged[name]))
-        hopped = base != NO_HOPS and "LGC" in judged
-        if hopped and not clearly_worse(judged["LGC"], judged[base]):
-            base = "LGC"
-        model, options = candidates[base]
-    elif many:
-        base = NO_HOPS
-    enough = len(data.split.train) >= MIN_LABELS and "neighbour_labels" not in options
-    if not enough or not data.in_memory().num_edges:
-        return judged, model, options
-    cheap = options | ({"hops": 0} if many else {})
-    if base not in judged:
-        judged[base] = _judged(data, model, cheap, sets, seed, next(stages, None))
-    labels, name = {"neighbour_labels": True}, f"{base} and labels"
-    judged[name] = _judged(data, model, cheap | labels, sets, seed, next(stages, None))
-    helps = comparable_loss(judged[name]) < comparable_loss(judged[base])
-    return judged, model, options | (labels if helps else {})
+    def _try(self, candidate: Candidate) -> None:
+        data = self._opened if self._many and self._tables else self._data
+        comparison = Comparison(data, class_weight=self._options.get("class_weight"))
+        train = partial(self._judged, data, candidate.model, candidate.options)
+        self.tried.append(comparison.attempt(candidate, train))
 
+    def _judged(self, data: NodeData, model: str | type, options: dict[str, Any]) -> ScoredRun:
+        """One run as folds, a holdout or the validation nodes judge it; nothing more is trained."""
+        model_config, config = _resolve(data, model, options)
+        config = dataclasses.replace(config, refit=False)
+        parts = {name: part for name, part in self._sets.items() if name != "test"}
+        task = _fitted_task(data, config, parts)
+        (run,) = fit(
+            data,
+            model_config,
+            [Run(config, self._seed)],
+            parts,
+            task,
+            **_names(data, task),
+            score=("val",),
+            progress=self.next_stage(),
+            quiet=True,
+            final=False,
+        )
+        return run
 
-def _compared_for_graphs(
-    data: NodeData, sets: Mapping[str, NodeSet], seed: int, stages: Iterator[Report | None]
-) -> tuple[dict[str, ScoredRun], str | type, dict[str, Any]]:
-    """The candidates for graphs as they were judged, and the model and options of the best.
-
-    LGC is best where labels are few and neighbours alike. Hop blocks and PPR have scaled columns,
-    and 0 hops are the features alone, where neighbours are unlike. Only LGC where few of the nodes
-    or very many train.
-    """
-    least = max(MIN_LABELS, MIN_SHARE * data.num_nodes)
-    if not least <= len(data.split.train) <= MAX_COMPARED:
-        return {}, DEFAULT_MODEL, {}
-    skipped = {"PPR"} if data.relation_weights else set[str]()
-    candidates = {name: one for name, one in GRAPH_CANDIDATES.items() if name not in skipped}
-    judged = {
-        name: _judged(data, *one, sets, seed, next(stages, None))
-        for name, one in candidates.items()
-    }
-    best = min(judged, key=lambda name: comparable_loss(judged[name]))
-    return judged, *candidates[best]
-
-
-def _candidates(
-    data: NodeData, model: str | type, options: dict[str, Any]
-) -> dict[str, tuple[str | type, dict[str, Any]]]:
-    """The models and options for tables that folds compare, by name; none without folds.
-
-    They are hop blocks of 0 hops, which are the features alone, up to the default; and PPR and LGC,
-    whose one map for all hops is better where labels are few and neighbours alike. LGC is chosen
-    unless another is better by more than a standard error, or the features alone are the best.
-    """
-    if data.split.val.size or not MIN_LABELS <= len(data.split.train) <= MAX_FOLDED:
-        return {}
-    candidates: dict[str, tuple[str | type, dict[str, Any]]] = {
-        plural(hops, "hop"): (model, options | {"hops": hops})
-        for hops in range(options["hops"] + 1)
-    }
-    if options.keys() <= find_model("ppr").settings() and not data.relation_weights:
-        candidates["PPR"] = "ppr", _with_defaults(options, PPR_OPTIONS)
-        if not sp.issparse(data.in_memory().features):
-            candidates["LGC"] = "lgc", _with_defaults(options, LGC_OPTIONS)
-    return candidates
-
-
-def _with_defaults(options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """``options`` with a candidate's ``own`` ones where these are the defaults for tables."""
-    free = {k: v for k, v in own.items() if options.get(k) == TABLE_OPTIONS.get(k)}
-    return options | free
+    def graph_gain(self, run: ScoredRun, config: TrainingConfig) -> GraphGain | None:
+        """What the graph adds to the features of tables: in the best run that uses it, if any."""
+        known = [(one, found) for one, found in self.tried if one.ranks and found is not None]
+        if not _uses_edges(run) and not self._many:
+            joined = [pair for pair in known if pair[0].hops]
+            run = max(joined, key=lambda pair: pair[0].rank)[1] if joined else run
+        if not self._tables or not _uses_edges(run) or "val" not in run.outputs:
+            return None
+        alone = [found for one, found in known if self._many and not one.hops]
+        options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
+        features = alone[0] if alone else self._judged(self._opened, HopBlocks, options)
+        return GraphGain.of(features, run)
 
 
 def _uses_edges(run: ScoredRun) -> bool:
     config = run.model.config
     return getattr(config, "hops", 1) > 0 or config.neighbour_labels
-
-
-def _graph_gain(
-    data: NodeData,
-    best: ScoredRun,
-    config: TrainingConfig,
-    sets: Mapping[str, NodeSet],
-    alone: ScoredRun | None,
-    progress: Report | None,
-) -> GraphGain | None:
-    """What the graph adds to the features of ``data`` in the run ``best``.
-
-    ``alone`` is a run on the features, trained here if it is None. The result is None for a model
-    without hops, or if no node was judged.
-    """
-    if not _uses_edges(best) or "val" not in best.outputs:
-        return None
-    if alone is None:
-        options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
-        alone = _judged(data, HopBlocks, options, sets, best.seed, progress)
-    return GraphGain.of(alone, best)
 
 
 def _check_store_options(data: NodeData, **options: Any) -> None:
@@ -786,38 +725,6 @@ def _check_store_options(data: NodeData, **options: Any) -> None:
             f"{given[0]} is only for hop stores; build one with `hoplite propagate` and train on "
             "it."
         )
-
-
-def is_tables(data: NodeData) -> bool:
-    """Whether ``data`` is in memory and its features come from named columns."""
-    made = data.preparation
-    return made is not None and bool(made.fitted or made.transformer) and data.stored is None
-
-
-def with_default_model(
-    data: NodeData, model: str | type | None, options: Mapping[str, Any]
-) -> tuple[NodeData, str | type, dict[str, Any]]:
-    """``data``, ``model`` and ``options``, with the defaults for the data if ``model`` is None.
-
-    They are those of :func:`hoplite.models.default_options`. With hop blocks logarithms of degrees
-    are more features, and if one of two classes is rare, its threshold is the best by F1.
-    """
-    if model is not None:
-        return data, model, dict(options)
-    name, chosen = default_options(options, tables=is_tables(data))
-    if issubclass(find_model(name), HopBlocks):
-        data = with_log_degree(data.in_memory())
-        if _is_rare(data) and (data.split.val.size or options.get("folds", 2) > 1):
-            chosen = {"threshold": "f1"} | chosen
-    return data, name, chosen
-
-
-def _is_rare(data: NodeData) -> bool:
-    """Whether there are two classes and one of them has few of the training nodes, but some."""
-    labels = data.labels[data.split.train]
-    if kind_of(labels) is not CLASSES or len(data.class_names) != 2 or len(labels) < MIN_LABELS:
-        return False
-    return 0 < np.bincount(labels, minlength=2).min() < RARE_CLASS * len(labels)
 
 
 def _resolve(

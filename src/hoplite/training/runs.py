@@ -6,13 +6,14 @@ gives the same bits alone or among others, with any number of threads.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,7 +32,6 @@ from hoplite.models.linear import LinearModel
 from hoplite.models.neighbours import neighbour_columns
 from hoplite.models.settings import check_batch
 from hoplite.tasks import DEFAULT_TASK, Metric, Task, find_task
-from hoplite.training.limits import OutOfTimeError, check_time, keeps_best
 from hoplite.training.linear import LinearObjective
 from hoplite.training.objective import LabelObjective, Measured, Objective, Problem
 from hoplite.training.optimizers import LBFGS, Adam
@@ -40,6 +40,38 @@ from hoplite.training.sets import NodeSet, shuffled_batches
 
 LOWEST = -np.finfo(np.float64).max
 POLL_SECONDS = 0.1  # between two reports on runs in threads
+
+
+class OutOfTimeError(HopliteError):
+    """A training reached its time limit before it had a result."""
+
+
+_limit: ContextVar[tuple[float, bool]] = ContextVar("limit", default=(math.inf, False))
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float, *, keep_best: bool = False) -> Iterator[None]:
+    """Trainings within the block end after ``seconds``, with an OutOfTimeError.
+
+    The time is checked in every step, and in every evaluation of L-BFGS. With ``keep_best`` a run
+    that has finished an epoch, or a penalty, ends with the best one so far instead.
+    """
+    token = _limit.set((time.monotonic() + seconds, keep_best))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def check_time() -> None:
+    """OutOfTimeError if the time of the surrounding :func:`time_limit` is over."""
+    if time.monotonic() > _limit.get()[0]:
+        raise OutOfTimeError("the time limit was reached.")
+
+
+def keeps_best() -> bool:
+    """Whether a run that is out of time keeps its best epoch."""
+    return _limit.get()[1]
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +12,7 @@ import numpy as np
 
 from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError, HopliteWarning, check_choice
+from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph, NodeData
 from hoplite.models import LabelModel
 from hoplite.models.alignment import NodeIndex
@@ -23,17 +21,13 @@ from hoplite.models.fold_models import FoldModels
 from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.trained import SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
-from hoplite.tasks.evaluation import best_temperature, temperatures_by_degree
 from hoplite.training.runs import RunResult, at_best
 from hoplite.training.sets import NodeSet, union
 
 if TYPE_CHECKING:
-    from hoplite.training.fit import Fitted
-    from hoplite.training.folds import CrossValidated
+    from hoplite.training.fit import CrossValidated, Fitted
 
-BY_DEGREE = "temperatures_by_degree"  # of a model's training
 SCORED = ("val", "test")
-GROUPS = 20  # of nodes, for standard errors
 PROTOCOL = "refit on training and validation labels"
 
 
@@ -87,9 +81,7 @@ class ScoredRun:
     def calibration(self) -> dict[str, Any] | None:
         """The ``temperature``, and for ``val`` and ``test`` the calibration error ``before`` and
         ``after``; None if the model is not calibrated.
-
-        ``by_degree`` is what :func:`~hoplite.tasks.evaluation.temperatures_by_degree` says of the
-        validation nodes."""
+        """
         first = self.task.uncalibrated()
         if first is None:
             return None
@@ -99,7 +91,7 @@ class ScoredRun:
             found[part] = {
                 when: task.figure("calibration_error", *outputs) for when, task in tasks.items()
             }
-        return found | {"by_degree": self.model.training.get(BY_DEGREE)}
+        return found
 
     @property
     def threshold(self) -> float | None:
@@ -216,10 +208,6 @@ def scored_run(
         if settings.threshold != 0.5 or after:
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
-        if settings.calibrate and (rows := fitted.data.adjacency_rows) is not None:
-            part = sets["train" if out_of_fold is not None else "val"]
-            degrees = np.diff(rows.indptr(0, fitted.data.num_nodes))[part.nodes]
-            trained.training[BY_DEGREE] = temperatures_by_degree(*outputs["val"], degrees)
         if crossed is not None and crossed.weights and task.has_sets:
             labels, logits = outputs["val"]
             nodes = [crossed.folds, labels, task.strangeness(labels, logits)]
@@ -310,44 +298,6 @@ def judge(task: Task, monitor: Metric, part: NodeSet, logits: np.ndarray) -> tup
         figures = task.measured(task.tally(values, targets))
         return float(figures[task.metrics.index(monitor)]), loss
     return task.figure(monitor.name, np.asarray(part.labels), logits), loss
-
-
-def comparable_loss(run: ScoredRun) -> float:
-    """The validation loss of a run; of classes after the best temperature, every node counting 1.
-
-    Models that are trained in steps until the accuracy is best may be far too sure of themselves,
-    or not sure enough, which says nothing of their predictions. Infinity if it is not known.
-    """
-    found = run.judged[1]
-    if run.task.exclusive and "val" in run.outputs:
-        found = _group_losses(run, 1)[0]
-    return float(np.nan_to_num(found, nan=np.inf))
-
-
-def clearly_worse(one: ScoredRun, other: ScoredRun) -> bool:
-    """Whether the validation loss of ``one`` is higher by more than a standard error.
-
-    The error is that of the mean difference over groups of the nodes, which both were judged on.
-    """
-    apart = comparable_loss(one) - comparable_loss(other)
-    if not math.isfinite(apart):
-        return apart > 0
-    groups = min(GROUPS, len(one.outputs["val"][0]))
-    differences = _group_losses(one, groups) - _group_losses(other, groups)
-    return apart > differences.std(ddof=1) / math.sqrt(groups)
-
-
-def _group_losses(run: ScoredRun, groups: int) -> np.ndarray:
-    """The mean loss of each group of the judged nodes, of classes after the best temperature."""
-    labels, logits = run.outputs["val"]
-    if run.task.exclusive:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
-            logits = logits / best_temperature(labels, logits)
-    parts = [slice(g, None, groups) for g in range(groups)]
-    sets = [NodeSet(labels[part], labels[part]) for part in parts]
-    pairs = zip(sets, parts, strict=True)
-    return np.array([judge(run.task, LOSS, group, logits[part])[0] for group, part in pairs])
 
 
 def _measured(

@@ -1,0 +1,364 @@
+"""Candidates, that is models with options, and the one comparison that ``train`` and ``auto`` make.
+
+All are judged on the same nodes, by outputs of models that have not seen their labels: those of
+validation nodes, or out-of-fold ones. Test nodes are not read. With the figure r_a of candidate a
+(larger is better; by default minus the log loss, after the best temperature) and its figures r_a,g
+without the nodes of group g, g = 1 .. G, the standard error of a difference is the jackknife's,
+
+    e_ab^2 = (G - 1) / G sum_g (d_g - mean(d))^2,    d_g = r_a,g - r_b,g
+
+so it is that of paired nodes. The same error answers whether the graph helps: what a model with the
+graph has more of the task's figure than one of the features alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.config import TrainingConfig
+from hoplite.errors import HopliteWarning
+from hoplite.graph import NodeData
+from hoplite.labels import CLASSES, kind_of
+from hoplite.models import HopBlocks, default_options, find_model, split_options
+from hoplite.models.settings import DEFAULT_MODEL, TABLE_OPTIONS
+from hoplite.structural import with_log_degree
+from hoplite.tasks import LOSS, Metric, Task
+from hoplite.tasks.base import title_of
+from hoplite.tasks.evaluation import best_temperature
+from hoplite.training.fit import MAX_FOLDED, MIN_LABELS
+from hoplite.training.runs import OutOfTimeError
+from hoplite.training.scoring import ScoredRun, judge, number
+from hoplite.training.sets import NodeSet
+
+log = logging.getLogger("hoplite.training")
+
+Figures = Sequence[float] | np.ndarray
+
+GROUPS = 20  # of nodes, for standard errors
+RARE_CLASS = 0.2  # of two: with a smaller share of the training nodes it has a threshold
+MAX_COMPARED = 20_000  # training nodes of graphs for which models are compared
+MIN_SHARE = 0.2  # of the nodes that must have training labels for it
+LABELS = {"neighbour_labels": True}
+PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}
+LGC_OPTIONS = {
+    "hops": 5, "start": "lowpass", "optimizer": "lbfgs", "lr": 1.0, "weight_decay": 0.006,
+    "dropout": 0.0, "monitor": "loss",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Options of ``train`` for ``model``, and what they gave on the validation nodes.
+
+    Parameters
+    ----------
+    position : int
+        In the order of trial, from 1.
+    model, options
+    listed : tuple of str
+        The options that tell it from others.
+    family : str
+    default : bool
+        Whether ``train`` compares it if no model is given.
+    val, score : float or None
+        The monitor's figure and the task's own, such as the accuracy; None if it failed.
+    ranks : tuple of float
+        The figure such that larger is better, then that without each group of nodes.
+    learned : int
+        Numbers that it learns.
+    seconds : float
+    chosen : bool
+    """
+
+    position: int
+    model: str
+    options: dict[str, Any]
+    listed: tuple[str, ...] = ()
+    family: str = ""
+    default: bool = False
+    val: float | None = None
+    score: float | None = None
+    ranks: tuple[float, ...] = ()
+    learned: int = 0
+    seconds: float = 0.0
+    chosen: bool = False
+
+    def __str__(self) -> str:
+        """What tells it from the others.
+
+        >>> str(Candidate(1, "ppr", {"hops": 10, "alpha": 0.1}, ("hops", "alpha")))
+        'ppr: hops 10, alpha 0.1'
+        """
+        values = [(name.replace("_", " "), self.options[name]) for name in self.listed]
+        texts = [f"{name} {v:g}" if isinstance(v, float) else f"{name} {v}" for name, v in values]
+        return f"{self.model}: {', '.join(texts)}".removesuffix(": ")
+
+    @property
+    def rank(self) -> float:
+        """The figure by which it is compared, larger is better."""
+        return self.ranks[0] if self.ranks else -math.inf
+
+    @property
+    def hops(self) -> int:
+        """How far its outputs reach: 0 for the features alone."""
+        config, _ = split_options(self.model, self.options)
+        return max(config.hops, int(config.neighbour_labels))
+
+    @property
+    def simplicity(self) -> tuple[int, int, int]:
+        """The smaller, the simpler: learned numbers, then hops, then the place in the list."""
+        return self.learned, self.hops, self.position
+
+    def with_labels(self) -> Candidate:
+        """The same model with the labels of neighbours."""
+        listed = (*self.listed, *LABELS)
+        options = self.options | LABELS
+        return Candidate(0, self.model, options, listed, "labels of neighbours", self.default)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For files: without the figures of groups."""
+        values = {name: v for name, v in dataclasses.asdict(self).items() if name != "ranks"}
+        return {"candidate": str(self)} | values
+
+
+def without_groups(figure: Callable[[np.ndarray], float], count: int) -> np.ndarray:
+    """``figure`` of a mask of all of ``count`` nodes, then of those without each group."""
+    groups = np.arange(count) % GROUPS
+    masks = [groups >= 0, *(groups != g for g in range(min(GROUPS, count)))]
+    return np.array([figure(mask) for mask in masks])
+
+
+def standard_error(one: Figures, other: Figures) -> float:
+    """Of the difference of two figures of the same nodes, each as of :func:`without_groups`."""
+    differences = np.subtract(one[1:], other[1:])
+    error = math.sqrt((len(differences) - 1) * differences.var()) if len(differences) else 0.0
+    return error if math.isfinite(error) else 0.0
+
+
+def as_good(one: Candidate, best: Candidate) -> bool:
+    """Whether ``one`` is worse than ``best`` by at most a standard error."""
+    return bool(one.ranks) and best.rank - one.rank <= standard_error(best.ranks, one.ranks)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Judges candidates for ``data`` by the same figure of the same nodes.
+
+    Parameters
+    ----------
+    data : NodeData
+    monitor : Metric
+    class_weight
+        What nodes count, as in training.
+    """
+
+    data: NodeData
+    monitor: Metric = LOSS
+    class_weight: Any = TrainingConfig.class_weight
+
+    def attempt(
+        self, candidate: Candidate, train: Callable[[], ScoredRun]
+    ) -> tuple[Candidate, ScoredRun | None]:
+        """The candidate as its run is judged, and the run; without any if the training failed.
+
+        Whatever its error is, the other candidates go on; only OutOfTimeError is raised.
+        """
+        started, run = time.monotonic(), None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", HopliteWarning)
+                run = train()
+            learned = sum(weights.size for weights in run.model.weights.values())
+            candidate = dataclasses.replace(candidate, learned=learned)
+            if "val" in run.outputs:
+                candidate = self.judged(candidate, run.task, *run.outputs["val"])
+        except OutOfTimeError:
+            raise
+        except Exception as error:  # also of code that is not ours, such as a user's own model
+            log.warning("%s failed: %s", candidate, error)
+        return dataclasses.replace(candidate, seconds=time.monotonic() - started), run
+
+    def judged(
+        self, candidate: Candidate, task: Task, labels: np.ndarray, logits: np.ndarray
+    ) -> Candidate:
+        """The candidate with the figures of its outputs (nodes, m).
+
+        Log losses of classes are those after the best temperature: models that are trained in steps
+        until the accuracy is best may be far too sure of themselves, or not sure enough, which says
+        nothing of their predictions.
+        """
+        seen, names = self.data.labels[self.data.split.train], self.data.class_names
+        weights = task.node_weights(self.class_weight, seen, labels, names)
+        part = NodeSet(labels, labels, weights)
+        if self.monitor is LOSS and task.exclusive:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
+                logits = logits / best_temperature(labels, logits)
+
+        def figure(mask: np.ndarray) -> float:
+            return judge(task, self.monitor, part.at(mask), logits[mask])[0]
+
+        figures = without_groups(figure, len(labels))
+        if not math.isfinite(figures[0]):
+            return candidate
+        ranks = self.monitor.rank(np.nan_to_num(figures, nan=figures[0])).tolist()
+        score = number(judge(task, task.score, part, logits)[0])
+        return dataclasses.replace(candidate, val=figures[0], score=score, ranks=tuple(ranks))
+
+
+def is_tables(data: NodeData) -> bool:
+    """Whether ``data`` is in memory and its features come from named columns."""
+    made = data.preparation
+    return made is not None and bool(made.fitted or made.transformer) and data.stored is None
+
+
+def with_default_model(
+    data: NodeData, model: str | type | None, options: Mapping[str, Any]
+) -> tuple[NodeData, str | type, dict[str, Any]]:
+    """``data``, ``model`` and ``options``, with the defaults for the data if ``model`` is None.
+
+    They are those of :func:`hoplite.models.default_options`. With hop blocks logarithms of degrees
+    are more features, and if one of two classes is rare, its threshold is the best by F1.
+    """
+    if model is not None:
+        return data, model, dict(options)
+    name, chosen = default_options(options, tables=is_tables(data))
+    if issubclass(find_model(name), HopBlocks):
+        data = with_log_degree(data.in_memory())
+        if _is_rare(data) and (data.split.val.size or options.get("folds", 2) > 1):
+            chosen = {"threshold": "f1"} | chosen
+    return data, name, chosen
+
+
+def _is_rare(data: NodeData) -> bool:
+    """Whether there are two classes and one of them has few of the training nodes, but some."""
+    labels = data.labels[data.split.train]
+    if kind_of(labels) is not CLASSES or len(data.class_names) != 2 or len(labels) < MIN_LABELS:
+        return False
+    return 0 < np.bincount(labels, minlength=2).min() < RARE_CLASS * len(labels)
+
+
+def default_candidates(data: NodeData, options: Mapping[str, Any]) -> list[Candidate]:
+    """What ``auto`` tries first, and ``train`` compares if no model is given: the ``default`` ones.
+
+    They are hop blocks of 0 hops, which are the features alone, up to those of ``options``; PPR and
+    LGC, whose one map for all hops is better where labels are few and neighbours alike; and for
+    tables all of them with the labels of neighbours. Without folds, hop blocks are the default for
+    tables; LGC is that for graphs of which few nodes or very many train.
+
+    Parameters
+    ----------
+    data : NodeData
+        As :func:`with_default_model` gives it.
+    options : dict
+        Those that it gives, where these are for hop blocks.
+    """
+    tables, count = is_tables(data), len(data.split.train)
+    if tables:
+        compares = not data.split.val.size and MIN_LABELS <= count <= MAX_FOLDED
+    else:
+        compares = max(MIN_LABELS, MIN_SHARE * data.num_nodes) <= count <= MAX_COMPARED
+    plain = dict(options if tables else TABLE_OPTIONS)
+    families = ["features alone", *["hop blocks"] * plain["hops"]]
+    listed = [("blocks", plain | {"hops": i}, family) for i, family in enumerate(families)]
+    listed.append(("ppr", _with_defaults(plain, PPR_OPTIONS), "PageRank"))
+    if not tables:
+        listed.append((DEFAULT_MODEL, dict(options), "LGC"))
+    elif not sp.issparse(data.in_memory().features):
+        listed.append(("lgc", _with_defaults(plain, LGC_OPTIONS), "LGC"))
+    only = plain["hops"] if tables else len(listed) - 1  # where nothing is compared
+    found = []
+    for i, (model, own, family) in enumerate(listed):
+        named = ("hops",) if "hops" in own else ()
+        found.append(Candidate(0, model, own, named, family, compares or i == only))
+    if tables and count >= MIN_LABELS and data.in_memory().num_edges and not LABELS.keys() & plain:
+        found += [one.with_labels() for one in found]
+    return found
+
+
+def _with_defaults(options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """``options`` with a candidate's ``own`` ones where these are the defaults for tables."""
+    free = {k: v for k, v in own.items() if options.get(k) == TABLE_OPTIONS.get(k)}
+    return options | free
+
+
+def default_choice(judged: Iterable[Candidate]) -> Candidate | None:
+    """What ``train`` takes if no model is given; None if no candidate of its own has a result.
+
+    The best one; the LGC of tables unless that is better by more than a standard error, or has no
+    hops. And it has the labels of neighbours, if it was judged with them and they help.
+    """
+    known = [one for one in judged if one.default and one.ranks]
+    plain = [one for one in known if not LABELS.items() <= one.options.items()]
+    if not plain:
+        return None
+    best = max(plain, key=lambda one: one.rank)
+    for one in plain:
+        if one.options.items() >= {"start": "lowpass"}.items() and best.hops and as_good(one, best):
+            best = one
+    same = [one for one in known if (one.model, one.options) == (best.model, best.options | LABELS)]
+    return max([best, *same], key=lambda one: one.rank)
+
+
+@dataclass(frozen=True)
+class GraphGain:
+    """What the graph adds to the features.
+
+    Parameters
+    ----------
+    metric : str
+        The name of the figure: the average precision of two classes, otherwise the task's score.
+    baseline, features, graph : float
+        The figure without any model, of the features alone, and with the graph.
+    error : float
+        The standard error of ``graph - features``.
+    """
+
+    metric: str
+    baseline: float
+    features: float
+    graph: float
+    error: float
+
+    @classmethod
+    def of(cls, features: ScoredRun, graph: ScoredRun) -> GraphGain | None:
+        """Of two runs that were judged on the same nodes; None if one has no result there."""
+        if "val" not in features.outputs or "val" not in graph.outputs:
+            return None
+        labels, task = graph.outputs["val"][0], graph.task
+        if not np.array_equal(labels, features.outputs["val"][0]):
+            return None
+        metric = task.headline[-1] if task.exclusive and task.headline else task.score.name
+
+        def figures(run: ScoredRun) -> np.ndarray:
+            logits = run.outputs["val"][1]
+            return without_groups(
+                lambda mask: run.task.figure(metric, labels[mask], logits[mask]), len(labels)
+            )
+
+        alone, joined = figures(features), figures(graph)
+        baseline = task.baseline(labels, graph.model.class_names)[metric]
+        return cls(metric, baseline, alone[0], joined[0], standard_error(joined, alone))
+
+    def summary(self) -> dict[str, Any]:
+        """The figures as plain JSON values."""
+        figures = {name: number(getattr(self, name)) for name in ("baseline", "features", "graph")}
+        return {"metric": self.metric, **figures, "error": number(self.error)}
+
+    def describe(self) -> str:
+        """One line with all figures."""
+        gain = f"{self.graph - self.features:+z.3f} ± {self.error:.3f}"
+        return (
+            f"{title_of(self.metric)}: baseline {self.baseline:z.3f}, features alone "
+            f"{self.features:z.3f}, with the graph {self.graph:z.3f} ({gain})"
+        )
