@@ -195,8 +195,7 @@ class SearchResult(Described):
             tuple(number(run.scores[f"{part}_{self.task.score.name}"]) for run in self.trained.runs)
             for part in ("val", "test")
         )
-        figures, model = self.trained.figures(), self.trained.model
-        kept = _Kept(of, val, test, None if figures is None else dataclasses.asdict(figures))
+        kept, model = _Kept(of, val, test, self.trained.figures()), self.trained.model
         model = self._with(model, dataclasses.asdict(kept))
         if folder is not None:
             model.save(folder, overwrite=True)

@@ -82,24 +82,6 @@ class Spread(NamedTuple):
     std: float
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Figures of the ``nodes`` ("test", or "val" without any) as plain values; None for NaN.
-
-    ``mean`` and ``std`` are over the runs; ``classes``, ``confusion`` and ``reliability`` of the
-    run with ``seed``, which was chosen.
-    """
-
-    nodes: str
-    seed: int
-    mean: dict[str, float | None]
-    std: dict[str, float | None]
-    baseline: dict[str, float | None]
-    classes: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    confusion: list[list[int]] | None = None
-    reliability: list[list[float]] = field(default_factory=list)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingResult(Described):
     """The result of :func:`hoplite.train`: the runs of one configuration, with their scores.
@@ -244,23 +226,30 @@ class TrainingResult(Described):
         labels = next((r.outputs[part][0] for r in self.runs if part in r.outputs), None)
         return None if labels is None else self.task.baseline(labels, self.graph.class_names)
 
-    def figures(self) -> Figures | None:
-        """All scores as plain values; None if no node was scored."""
+    def figures(self) -> dict[str, Any] | None:
+        """All scores of the test nodes (without any: the validation nodes), as plain values.
+
+        Returns
+        -------
+        dict or None
+            ``nodes`` says which they are; ``mean`` and ``std`` are over the runs, the others of the
+            best one, whose ``seed`` it has. None if no node was scored.
+        """
         nodes = self.judged_part
         best, baseline = self.best_run.metrics(nodes), self.baseline(nodes)
         if best is None or baseline is None:
             return None
         spreads, values = self.metrics(nodes), best.as_dict()
-        return Figures(
-            nodes,
-            self.best_run.seed,
-            {name: number(spread.mean) for name, spread in spreads.items()},
-            {name: number(spread.std) for name, spread in spreads.items()},
-            {name: number(value) for name, value in baseline.figures.items()},
-            values.get("classes", {}),
-            values.get("confusion"),
-            best.reliability,
-        )
+        return {
+            "nodes": nodes,
+            "seed": self.best_run.seed,
+            "mean": {name: number(spread.mean) for name, spread in spreads.items()},
+            "std": {name: number(spread.std) for name, spread in spreads.items()},
+            "baseline": {name: number(value) for name, value in baseline.figures.items()},
+            "classes": values.get("classes", {}),
+            "confusion": values.get("confusion"),
+            "reliability": best.reliability,
+        }
 
     def unvalidated(self) -> str | None:
         """A sentence if there are validation nodes, but none of some class that was trained on."""
