@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import psutil
 
-from hoplite.errors import GraphError
+from hoplite.errors import GraphError, first_line
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -76,9 +76,9 @@ def as_csr(matrix: Any, argument: str, *, copy: bool = False) -> sp.csr_array:
             f"{argument} has type {error}; complex values are not supported, pass real numbers."
         ) from None
     except _DAMAGE as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")[:100]
         raise GraphError(
-            f"{argument} is damaged: {reason}; build the sparse matrix again from its entries."
+            f"{argument} is damaged: {first_line(error)[:100]}; build the sparse matrix again from "
+            "its entries."
         ) from error
 
 

@@ -43,11 +43,10 @@ def _option(
     text: str,
     *,
     reading: bool = False,
-    general: bool = False,
     choices: Sequence[str] = (),
     shown: str = "",  # the default in a help, if not the default itself
 ) -> Any:
-    about = {"help": text, "reading": reading, "general": general, "choices": tuple(choices)}
+    about = {"help": text, "reading": reading, "choices": tuple(choices)}
     return field(default=default, metadata=about | {"shown": shown or default})
 
 
@@ -82,7 +81,6 @@ class TableOptions:
     task: str = _option(
         AUTO,
         "Task: classification, regression or multilabel.",
-        general=True,
         choices=TASK_WORDS,
     )
     unknown_nodes: str = _option(

@@ -46,8 +46,22 @@ def frames() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def expected(frames, tmp_path_factory) -> Graph:
-    return hoplite.load(written(tmp_path_factory.mktemp("csv"), frames))
+def two_files(frames, tmp_path_factory) -> Path:
+    return written(tmp_path_factory.mktemp("csv"), frames)
+
+
+@pytest.fixture(scope="module")
+def expected(two_files) -> Graph:
+    return hoplite.load(two_files)
+
+
+def trained_logits(source, graph: Graph) -> np.ndarray:
+    return hoplite.train(source, "sgc", epochs=3).model.logits(graph)
+
+
+@pytest.fixture(scope="module")
+def logits(two_files, expected) -> np.ndarray:
+    return trained_logits(two_files, expected)
 
 
 def written(folder: Path, frames, ending=".csv", **options) -> Path:
@@ -124,8 +138,10 @@ def check_same(graph: Graph, expected: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_every_source_gives_the_same_graph(tmp_path, frames, expected, name):
-    check_same(hoplite.open_data(SOURCES[name](tmp_path, frames)), expected)
+def test_every_source_gives_the_same_graph_and_training(tmp_path, frames, expected, logits, name):
+    source = SOURCES[name](tmp_path, frames)
+    check_same(hoplite.open_data(source), expected)
+    np.testing.assert_array_equal(trained_logits(source, expected), logits)
 
 
 def test_train_on_a_database_file(tmp_path, frames):
@@ -257,7 +273,7 @@ def server():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_postgres(server, frames, expected, tmp_path):
+def test_postgres(server, frames, expected, logits, tmp_path):
     from adbc_driver_postgresql import dbapi
 
     nodes, edges = (pa.Table.from_pandas(frame, preserve_index=False) for frame in frames)
@@ -267,6 +283,7 @@ def test_postgres(server, frames, expected, tmp_path):
         cursor.execute('CREATE TABLE "n; DROP" AS SELECT *, age::numeric AS "a""b" FROM nodes')
         con.commit()
     check_same(hoplite.load(server), expected)
+    np.testing.assert_array_equal(trained_logits(server, expected), logits)
     query = "SELECT source, target, weight FROM edges"
     check_same(hoplite.load(server, nodes="public.nodes", edges=query), expected)
     odd = hoplite.load(server, nodes="n; DROP", drop="age")

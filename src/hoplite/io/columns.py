@@ -191,15 +191,14 @@ def spelled_cells(
                 if not odd:
                     yield name, way, count
 
-    head = f"(SELECT * FROM {table.sql} LIMIT {SAMPLED})"
-    every = [(name, way) for name, some in left.items() for way in some]
-    possible: dict[str, list[Way]] = {}
-    for name, way, _ in tested(every, head):
-        possible.setdefault(name, []).append(way)
-    while possible:
-        first = [(name, some[0]) for name, some in possible.items()]
-        found |= {name: (way, count) for name, way, count in tested(first, table.sql)}
-        possible = {n: some[1:] for n, some in possible.items() if n not in found and some[1:]}
+    with work.clear_errors(table.label):
+        work.rows(f"CREATE OR REPLACE TEMP TABLE head AS FROM {table.sql} LIMIT {SAMPLED}")
+    left = {name: some for name, some in left.items() if some}
+    while left:
+        first = [(name, some[0]) for name, some in left.items()]
+        likely = [(name, way) for name, way, _ in tested(first, "head")]
+        found |= {name: (way, count) for name, way, count in tested(likely, table.sql)}
+        left = {n: some[1:] for n, some in left.items() if n not in found and some[1:]}
     return found
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -129,7 +128,7 @@ def write_npz(path: str | os.PathLike[str], graph: Graph, *, row_normalize: bool
     """
     graph.refuse_relations("a .npz file")
     with atomic_write(path) as file:
-        _write_members(file, _arrays(graph, row_normalize))
+        np.savez_compressed(file, **_arrays(graph, row_normalize))  # pyright: ignore[reportArgumentType]
 
 
 def _read_plain(
@@ -299,18 +298,6 @@ def _plain(argument: str, names: Any) -> list[Any] | None:
                 "only those can be stored."
             )
     return values
-
-
-def _write_members(file: BinaryIO, arrays: dict[str, np.ndarray]) -> None:
-    """What ``np.savez_compressed`` does, without the clock and the system in the bytes."""
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, array in arrays.items():
-            member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-            member.compress_type, member.create_system = zipfile.ZIP_DEFLATED, 3
-            member.external_attr = 0o644 << 16
-            member._compresslevel = 9  # pyright: ignore[reportAttributeAccessIssue]
-            with archive.open(member, "w", force_zip64=True) as stream:
-                np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
 
 
 def row_normalized(features: np.ndarray | sp.csr_array) -> np.ndarray | sp.csr_array:

@@ -22,7 +22,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.csr import index_type
-from hoplite.errors import ConfigError, DatasetError, HopliteWarning, nearest_hint, require_extra
+from hoplite.errors import (
+    ConfigError,
+    DatasetError,
+    HopliteWarning,
+    first_line,
+    nearest_hint,
+    require_extra,
+)
 from hoplite.files import remove_leftovers, to_json
 from hoplite.graph import Graph, Split
 from hoplite.io.array_files import ROWS, growing_csr, growing_npy, write_ids
@@ -449,10 +456,9 @@ class NodeTable:
             matrix = own.transform(frame)
             names = tuple(map(str, own.get_feature_names_out()))
         except Exception as error:  # which may be anything of the user's own
-            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             raise DatasetError(
-                f"prepare, a {type(own).__name__}, fails on {table.label}: {reason}; fit it on the "
-                "same columns first."
+                f"prepare, a {type(own).__name__}, fails on {table.label}: {first_line(error)}; "
+                "fit it on the same columns first."
             ) from error
         if self.count > len(frame):
             raise ConfigError("unknown_nodes is 'create', which needs a preparation of Hoplite's.")
