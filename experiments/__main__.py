@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -109,7 +110,10 @@ def _report(options: argparse.Namespace, report: Reporter) -> Report:
     else:
         notes = folder / "notes.md"
         text = notes.read_text(encoding="utf-8") if notes.exists() else ""
-        made, name = paper_report(load_results(folder), text), "RESULTS.md"
+        path = folder / graphs.PAGE.with_suffix(".json").name
+        whole = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        more = [graphs.section(whole)] if whole else []
+        made, name = paper_report(load_results(folder), text, more), "RESULTS.md"
     write(made, folder, name)
     return made
 

@@ -30,12 +30,11 @@ from torch_geometric.nn import (
     global_mean_pool,
 )
 
-from experiments.graphs import FOLDS, load_fold
+from experiments.graphs import FOLDS, PAGE, load_fold, write_page
 from experiments.trainings import Report
 from hoplite.files import atomic_write_text
 from hoplite.graphs import GraphSet
 
-PAGE = Path(__file__).parents[1] / "results" / "graph_nets.md"
 SETS = ("PROTEINS", "NCI1")
 # Fixed before the first run that read test graphs.
 RATES = (1e-2, 3e-3)
@@ -254,7 +253,7 @@ def run(data: Path, out: Path, sets: Sequence[str], report: Report, page: Path =
     """Run what is missing, write the page and return its text."""
     out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    records = []
     for number, (name, fold) in enumerate(itertools.product(sets, range(FOLDS))):
         graphs = load_fold(data, name, fold)
         batches, parts = as_data(graphs), graphs.table.split
@@ -265,14 +264,6 @@ def run(data: Path, out: Path, sets: Sequence[str], report: Report, page: Path =
                 record = {"set": name, "net": net, "fold": fold}
                 record |= run_fold(batches, parts, net)
                 atomic_write_text(path, json.dumps(record))
-            rows.setdefault((name, net), []).append(json.loads(path.read_text(encoding="utf-8")))
-    lines = ["# Networks on the folds of graph classification", ""]
-    lines += ["| set | network | test accuracy % | seconds |", "|---|---|---|---|"]
-    for (name, net), own in rows.items():
-        accuracy = 100 * np.array([record["test_accuracy"] for record in own])
-        seconds = sum(record["processor_seconds"] for record in own)
-        spread = f"{accuracy.mean():.1f} ± {accuracy.std():.1f}"
-        lines.append(f"| {name} | {net} | {spread} | {seconds:.0f} |")
-    text = "\n".join(lines) + "\n"
-    atomic_write_text(page, text)
-    return text
+            records.append(json.loads(path.read_text(encoding="utf-8")))
+            write_page(records, page)  # of what there is, as it takes long
+    return write_page(records, page)

@@ -135,8 +135,8 @@ def accuracy_table(results: Results, protocol: str) -> Table:
     return Table(caption, COLUMNS, rows)
 
 
-def paper_report(results: Results, notes: str = "") -> Report:
-    """The whole report; ``notes`` is Markdown written by hand."""
+def paper_report(results: Results, notes: str = "", more: Sequence[Section] = ()) -> Report:
+    """The whole report; ``notes`` is Markdown written by hand, ``more`` are other experiments."""
     sections = [
         *_accuracy(results, notes),
         Section(
@@ -160,6 +160,7 @@ def paper_report(results: Results, notes: str = "") -> Report:
     ]
     for (name, title, text), draw in FIGURES.items():
         sections.append(Section(name, title, text, figures=draw(results)))
+    sections += more
     complete = [one for one in sections if one.lines or one.figures or one.tables or one.markdown]
     complete = [one for one in complete if one.id != "biased" or results.of("test")]
     return Report(

@@ -96,7 +96,7 @@ def markdown(report: Report) -> str:
                 section.markdown.strip(),
             ]
         for table in section.tables:
-            parts += [plain(table.caption), _grid(table)]
+            parts += [plain(table.caption), grid(table)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -129,7 +129,8 @@ def show(report: Report, console: Console | None = None) -> None:
         output.print(line, markup=False, highlight=False)
 
 
-def _grid(table: Table) -> str:
+def grid(table: Table) -> str:
+    """A table of Markdown."""
     lines = [
         [plain(name) for name in table.columns],
         ["---", *["---:"] * (len(table.columns) - 1)],

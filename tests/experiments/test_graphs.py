@@ -41,8 +41,15 @@ def test_folds_are_kept_and_another_grid_is_refused(
     (out / "MUTAG-1.json").unlink()
     graphs.run_set(data, "MUTAG", out)
     assert (out / "MUTAG-0.json").read_text(encoding="utf-8") == first
-    text = graphs.table([record, json.loads((out / "MUTAG-1.json").read_text())], ["MUTAG"])
-    assert "| MUTAG | **" in text
+    records = [record, json.loads((out / "MUTAG-1.json").read_text(encoding="utf-8"))]
+    page = data / "page.md"
+    assert "| MUTAG | " in graphs.write_page(records, page)
+    net = {"set": "MUTAG", "net": "GIN", "fold": 0, "test_accuracy": 0.5, "processor_seconds": 1.0}
+    text = graphs.write_page([net], page)  # next to the linear models
+    assert "| GIN | 50.0 ± 0.0 | 1 |" in text
+    assert "MUTAG, 1 fold |" in text
+    assert graphs.write_page(records, page) == text
+    assert len(json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))) == 3
     monkeypatch.setattr(graphs, "grid_of", lambda name: [{"model": "colours", "depth": [2]}])
     with pytest.raises(DatasetError, match="another grid"):
         graphs.run(data, out, ["MUTAG"], 1, lambda what, share: None, data / "page.md")
