@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
 import hoplite
@@ -18,8 +20,9 @@ from hoplite import GraphClassifier, GraphModel, GraphRegressor, config
 from hoplite.cli import app
 from hoplite.errors import ConfigError, GraphError, ModelFileError, SearchError
 from hoplite.graph import Graph, Split
-from hoplite.graphs import GraphSet, explain_graph, train_graphs, write_graphs
+from hoplite.graphs import GraphSet, explain_graph, load_graphs, train_graphs, write_graphs
 from hoplite.graphs.pooling import FAMILIES
+from hoplite.plots.base import COLOURS
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "hops": {"hops": 2, "structure": "add", "operator": "renormalized"},
@@ -27,6 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "colours": {"depth": 2},
     "fourier": {"hops": 1, "count": 32},
 }
+TU = Path(os.environ.get("HOPLITE_TU", "tu"))  # a folder with public sets, if there is one
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,35 @@ def test_parts_add_up_to_the_logit(
         if name != "pool":
             assert lead.parts is not None
             assert lead.parts.shape[1] == small.sizes[g]
+
+
+@pytest.mark.skipif(not (TU / "NCI1.npz").exists(), reason="HOPLITE_TU is not set")
+@pytest.mark.parametrize("name", ["PROTEINS", "NCI1"])
+@pytest.mark.parametrize("family", ["hops", "colours"])
+def test_parts_add_up_on_every_test_graph_of_public_sets(name: str, family: str) -> None:
+    graphs = load_graphs(TU / f"{name}.npz", split=0)
+    model = train_graphs(graphs, family, test=False).model
+    test = graphs.select(graphs.table.split.test)
+    logits = model.logits(test)
+    for g in range(len(test)):
+        found = explain_graph(model, test, g, model.class_names[1], alone=True)
+        assert found.logit == pytest.approx(logits[g, 1], abs=1e-5)
+        assert abs(found.residual) < 1e-5
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_table_ends_with_the_sum(
+    small: GraphSet, models: dict[str, GraphModel], name: str
+) -> None:
+    why = explain_graph(models[name], small, 8)
+    tables = why.describe(2).tables
+    assert len(tables) == (1 if name == "pool" else 3)
+    for table in tables:
+        *parts, last = [float(row[1].replace("\u2212", "-")) for row in table.rows]
+        assert table.rows[-1][0] == "sum"
+        assert last == pytest.approx(why.logit, abs=1e-4)
+        assert sum(parts) == pytest.approx(last, abs=1e-3)
+    assert ('fill="' + COLOURS["push"] in why.svg()) == (name != "pool")
 
 
 def test_names_are_escaped_in_pictures(small: GraphSet, models: dict[str, GraphModel]) -> None:
@@ -133,6 +166,9 @@ def test_estimators(small: GraphSet) -> None:
     search = GridSearchCV(GraphClassifier("colours", folds=3), {"depth": [0, 1]}, cv=2)
     search.fit([small[g] for g in range(len(small))], labels)
     assert set(search.predict(small)) <= {"sparse", "dense"}
+    steps = make_pipeline("passthrough", GraphClassifier("colours", folds=3))
+    tuned = GridSearchCV(steps, {"graphclassifier__depth": [0, 1]}, cv=2).fit(small, labels)
+    assert tuned.predict_proba(small).shape == (60, 2)
     fitted = GraphClassifier("hops", hops=1).fit(small, labels)
     np.testing.assert_allclose(fitted.predict_proba(small).sum(axis=1), 1)
     assert GraphRegressor("hops", structure="add").fit(small, small.sizes).score(
@@ -182,6 +218,12 @@ def test_commands(small: GraphSet, tmp_path: Path) -> None:
     summary = json.loads(run("train", data, "--out", model, *words))
     assert summary["model"] == "colours"
     assert summary["graphs"] == 60
+    assert summary["config"]["model"] == "colours"
+    assert summary["config"]["depth"] == 1
+    assert "hops" not in summary["config"]
+    found = json.loads(run("search", data, "--model", "colours", "--out", f"{model}s", "--json"))
+    assert found["config"]["model"].startswith("colours")
+    assert found["command"].startswith(f"hoplite train {data} --model colours --depth")
     run("predict", model, data, "--out", str(table), "--proba")
     lines = table.read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("id,predicted,probability")
@@ -195,6 +237,20 @@ def test_commands(small: GraphSet, tmp_path: Path) -> None:
     assert "By node" in run("explain", model, data, "--graph", "g3")
     for wrong in (("explain", model, data, "--node", "3"), ("train", "cora", "--depth", "1")):
         assert CliRunner().invoke(app, wrong).exit_code != 0
+
+
+def test_a_server_answers_about_graphs(small: GraphSet, models: dict[str, GraphModel]) -> None:
+    pytest.importorskip("fastapi")
+    from hoplite.serve.answers import Answers
+
+    ids = [f"g{i}" for i in range(len(small))]
+    graphs = dataclasses.replace(small, graph_ids=ids, split=Split())
+    answers = Answers(models["colours"].head, models["colours"].pooled(graphs))
+    logits = models["colours"].logits(small)[7]
+    names = ["sparse", "dense"]
+    assert answers.node("g7").prediction.predicted == names[int(logits.argmax())]
+    why = answers.explanation("g7", None, None)
+    assert why.margin == pytest.approx(abs(logits[1] - logits[0]), abs=1e-5)
 
 
 def test_a_search_takes_the_best_candidate_and_is_continued(

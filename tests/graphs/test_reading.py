@@ -9,9 +9,11 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from hoplite import load
 from hoplite.errors import ConfigError, DatasetError, GraphError
 from hoplite.graph import Graph
 from hoplite.graphs import (
@@ -359,3 +361,20 @@ def test_damaged_edges_on_disk_are_refused_when_read(small: GraphSet, tmp_path: 
         np.save(tmp_path / "indptr.npy", damaged)
         with pytest.raises(GraphError):
             load_graphs(tmp_path).block(0, len(small))
+
+
+@pytest.mark.parametrize("task", ["auto", "classification", "multilabel"])
+def test_texts_of_labels_mean_the_same_as_for_nodes(task: str) -> None:
+    texts = ["a|b", "a", "b", "a;b"] * 5
+    ids = [f"g{i}" for i in range(len(texts))]
+    nodes = pd.DataFrame({"id": ids, "x": 1.0, "label": texts})
+    edges = pd.DataFrame({"source": ids[1:], "target": ids[:-1]})
+    plain = load((nodes, edges), task=task)
+    tables = (
+        nodes.rename(columns={"id": "graph"})[["graph", "label"]],
+        pd.DataFrame({"graph": ids, "id": 0, "x": 1.0}),
+        pd.DataFrame({"graph": ids, "source": 0, "target": 0}),
+    )
+    whole = load_graphs(tables, task=task)
+    assert whole.class_names == plain.class_names
+    np.testing.assert_array_equal(whole.table.labels, plain.labels)

@@ -19,13 +19,13 @@ import numpy as np
 
 from hoplite.errors import ConfigError
 from hoplite.explain.exact import class_index
-from hoplite.formatting import Described, Description, Table, signed
+from hoplite.formatting import MAX_ROWS, Described, Description, Table, signed
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.model import GraphModel
 from hoplite.plots.base import COLOURS
 
-MAX_DRAWN = 300  # nodes in a picture
+MAX_DRAWN, MAX_NAMED = 300, 60  # nodes in a picture, and in one with their names
 ROUNDS = 80  # of the layout
 SIZE = 640  # pixels
 
@@ -128,7 +128,7 @@ class GraphExplanation(Described):
         if self.by_step is not None:
             constant = "no node", self.constant
             steps = list(enumerate(self.by_step.tolist()))
-            tables.insert(0, self._table(self.steps, steps, len(steps), *constant))
+            tables.insert(0, self._table(self.steps, steps, top, *constant))
             tables.insert(1, self._table("node", self._nodes, top, *constant))
         return Description(f"Why {self.graph_id} is {self.predicted}", facts, tables)
 
@@ -136,7 +136,9 @@ class GraphExplanation(Described):
         self, what: str, parts: Collection[tuple[Any, float]], top: int, rest: str, constant: float
     ) -> Table:
         """The strongest parts, all others together, what belongs to none, and the sum."""
-        rows = _strongest(parts, top) if top < len(parts) else list(parts)
+        rows = _strongest(parts, top)
+        if what == self.steps:
+            rows.sort()
         hidden = len(parts) - len(rows)
         others = sum(part for _, part in parts) - sum(part for _, part in rows)
         rows += [(f"the other {hidden:,}", others)] if hidden else []
@@ -145,10 +147,10 @@ class GraphExplanation(Described):
         return Table([what, "contribution"], cells, f"By {what}")
 
     def _describe(self) -> Description:
-        return self.describe()
+        return self.describe(MAX_ROWS - 3)  # with the others, the constant and the sum
 
     def _repr_html_(self) -> str:
-        return self.svg() + self.describe().html()
+        return self.svg() + self._describe().html()
 
     def svg(self) -> str:
         """A picture of the graph: blue nodes support the class, orange ones oppose it.
@@ -159,7 +161,7 @@ class GraphExplanation(Described):
         amounts = np.zeros(self.graph.num_nodes) if self.by_node is None else self.by_node
         kept = np.sort(np.argsort(-np.abs(amounts), kind="stable")[:MAX_DRAWN])
         adjacency = self.graph.adjacency[kept][:, kept].tocoo()
-        places = 24 + (SIZE - 48) * layout(adjacency)
+        places = 24 + (SIZE - 72) * layout(adjacency)
         most = float(np.abs(amounts).max(initial=0)) or 1.0
         parts = [
             f'<line x1="{places[u, 0]:.1f}" y1="{places[u, 1]:.1f}" x2="{places[v, 0]:.1f}" '
@@ -181,6 +183,11 @@ class GraphExplanation(Described):
                 f'fill="{colour}" fill-opacity="{0.25 + 0.75 * share:.2f}" '
                 f'stroke="{colour}"><title>{title}</title></circle>'
             )
+            if len(kept) <= MAX_NAMED:
+                parts.append(
+                    f'<text x="{place[0] + 18:.1f}" y="{place[1] + 4:.1f}" font-size="13" '
+                    f'font-family="sans-serif" fill="{COLOURS["ink"]}">{name}</text>'
+                )
         label = html.escape(f"Graph {self.graph_id}: parts of {self.class_} by node")
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" width="{SIZE}" '
@@ -189,11 +196,17 @@ class GraphExplanation(Described):
 
     def page(self) -> str:
         """The picture and the tables as one HTML page; all names are escaped."""
-        described = self.describe(30)
+        described, class_ = self._describe(), html.escape(self.class_)
+        legend = (
+            f"Blue nodes support {class_}, orange ones oppose it; the area is the contribution."
+        )
+        if self.by_node is None:
+            legend = "The logit of this family is not a sum over nodes, so they are grey."
         return (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-            f"<title>{html.escape(described.title)}</title></head>"
-            f"<body>{self.svg()}{described.html()}</body></html>"
+            f"<title>{html.escape(described.title)}</title>"
+            "<style>body{font-family:sans-serif;margin:2em} table{margin:1em 0}</style></head>"
+            f"<body>{self.svg()}<p>{legend}</p>{described.html()}</body></html>"
         )
 
 
@@ -240,8 +253,7 @@ def explain_graph(
     if alone and against is not None:
         raise ConfigError("cannot be combined with against.", "alone")
     place = graphs.index(graph)
-    one = graphs.select([place])
-    pooled = model.pooled(one)
+    pooled = model.pooled(graphs.select([place]))
     logits, names = model.head.logits(pooled)[0].astype(np.float64), model.class_names
     c, versus = int(logits.argmax()), None
     if class_ is not None:
@@ -260,12 +272,14 @@ def explain_graph(
     row = (row.toarray() if hasattr(row, "toarray") else row)[0].astype(np.float64)
     amounts = row * contrast
     filled = np.flatnonzero(amounts).tolist()
-    columns = {(pooled.feature_names or ())[j]: float(amounts[j]) for j in filled}
-    parts = model.pooling.node_parts(pooled.graphs, contrast)  # pyright: ignore
+    own, titles = pooled.graphs.graph(0), pooled.feature_names or ()
+    places = {name: f"{name}, {where}" for name, where in model.pooling.places(own).items()}
+    columns = {places.get(titles[j], titles[j]): float(amounts[j]) for j in filled}
+    parts = model.pooling.node_parts(pooled.graphs, contrast)
     predicted = str(model.task.columns(logits[None], names)["predicted"][0])
     return GraphExplanation(
         graphs.graph_ids[place] if graphs.graph_ids is not None else place,
-        one.graph(0),
+        own,
         names[c],
         None if versus is None else names[versus],
         predicted,

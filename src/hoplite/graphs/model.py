@@ -112,7 +112,7 @@ class GraphModel:
         """Classification, regression or several labels."""
         return self.head.task
 
-    def pooled(self, graphs: GraphSet) -> Graph:
+    def pooled(self, graphs: GraphSet) -> PooledGraphs:
         """Phi of the graphs, (G, width), as the features of nodes without edges."""
         columns = aligned_columns(graphs, self.pooling.num_features, self.feature_names)  # pyright: ignore[reportArgumentType]
         if columns is not None:

@@ -100,6 +100,10 @@ class Pooling(ABC):
         ``theta`` (width,) is a column of Theta, or the difference of two.
         """
 
+    def places(self, graph: Graph) -> dict[str, str]:
+        """Where in a graph some columns of Phi come from, by their names."""
+        return {}
+
     def constant_part(self, amounts: np.ndarray) -> float:
         """What of ``amounts``, the parts of the columns, belongs to no node."""
         return 0.0
@@ -454,6 +458,15 @@ class Colours(Pooling):
             place = np.searchsorted(colours, colour).clip(0, len(colours) - 1)
             parts.append(np.where(colours[place] == colour, amounts[place] / count[own], 0.0))
         return np.stack(parts)
+
+    def places(self, graph: Graph) -> dict[str, str]:
+        """The depth of each colour, and the first node that has it."""
+        ids = graph.node_ids or range(graph.num_nodes)
+        found = {}
+        for depth, colours in enumerate(colours_of(graph, self.settings.depth, self.state["tags"])):
+            for colour, node in zip(*np.unique(colours, return_index=True), strict=True):
+                found[f"colour {colour:016x}"] = f"depth {depth} at {ids[node]}"
+        return found
 
     def names(self, feature_names: list[str]) -> list[str]:
         return [f"colour {colour:016x}" for colour in self.state["colours"].tolist()]
