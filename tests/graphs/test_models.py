@@ -266,13 +266,14 @@ def test_a_search_takes_the_best_candidate_and_is_continued(
     if titles[0] == "pool hops=1 structure=add":
         np.testing.assert_array_equal(result.model.logits(small), same.model.logits(small))
     assert result.test_accuracy > 0.7
+    assert len(hoplite.search(small, grid=grid, samples=3).ranking) == 3
     for name in ("compare", "train_graphs"):  # nothing is trained again
         monkeypatch.setattr(sys.modules["hoplite.search.graphs"], name, None)
     again = hoplite.search(small, grid=grid, out=tmp_path)
     assert again.summary() == result.summary() | {"minutes": again.summary()["minutes"]}
     loaded = GraphModel.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.logits(small), result.model.logits(small))
-    with pytest.raises(ConfigError, match="samples"):
-        hoplite.search(small, samples=3)
+    with pytest.raises(ConfigError, match="protocol"):
+        hoplite.search(small, protocol="test")
     with pytest.raises(SearchError, match="another data"):
         hoplite.search(small.with_split(Split(range(60))), grid=grid, out=tmp_path)

@@ -72,8 +72,11 @@ def _entries(grid: Any, model: str | None) -> list[dict[str, Any]]:
     if isinstance(grid, str | Path):
         try:
             grid = tomllib.loads(read_regular(Path(grid), MAX_BYTES).decode())
-        except (OSError, ValueError) as error:
-            raise GridError(f"{grid} is not a grid of models of graphs: {error}.") from None
+        except OSError as error:
+            hint = f"use {DEFAULT!r} or a TOML file for sets of graphs"
+            raise GridError(f"{grid} cannot be read ({error.strerror}); {hint}.") from None
+        except ValueError as error:
+            raise GridError(f"{grid} is not valid TOML: {error}.") from None
     if isinstance(grid, Mapping) and not all(isinstance(one, Mapping) for one in grid.values()):
         if model in (None, AUTO):
             raise GridError("the grid names no family, such as colours; name one, or give model.")

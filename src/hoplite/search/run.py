@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.config import PROTOCOLS, TrainingConfig
+from hoplite.config import PROTOCOLS, TrainingConfig, check_number
 from hoplite.errors import ConfigError, GraphError, GridError, check_choice
 from hoplite.formatting import printable
 from hoplite.graph import Graph
@@ -117,14 +117,16 @@ def search(
     check_choice("protocol", protocol, PROTOCOLS)
     crew = find_executor(executor, workers, cluster)
     if is_graph_set(data):
-        nodes_only = {"samples": samples, "cluster": cluster}
-        nodes_only |= {"protocol": protocol} if protocol == "test" else {}
-        for argument, value in nodes_only.items():
-            if value is not None:
-                raise ConfigError("is for nodes, and this is a set of graphs.", argument)
-        return _search_graphs(
-            load_graphs(data, task=task), model, grid, out, crew, progress, options
-        )
+        if cluster is not None or protocol == "test":
+            argument = "protocol" if cluster is None else "cluster"
+            raise ConfigError("is for nodes, and this is a set of graphs.", argument)
+        trials = graph_trials(model, grid, options)
+        if samples is not None:
+            check_number("samples", samples, 1, whole=True)
+            order = np.random.default_rng(sample_seed).permutation(len(trials))
+            trials = [trials[place] for place in sorted(order[:samples])]
+        graphs = load_graphs(data, task=task)
+        return _search_graphs(graphs, str(model or AUTO), trials, out, crew, progress)
     family, seed_list = find_model(model or DEFAULT_MODEL), as_seeds(seeds)
     space = read_space(grid)  # mistakes are reported before any work
     graph = open_data(data, task=task).in_memory()
@@ -173,19 +175,17 @@ def search(
 
 def _search_graphs(
     graphs: GraphSet,
-    model: Any,
-    grid: Any,
+    name: str,
+    trials: list[Trial],
     out: str | os.PathLike[str] | None,
     executor: Executor,
     progress: Any,
-    options: Mapping[str, Any],
 ) -> GraphSearchResult:
     """As :func:`search`, for a set of graphs."""
     check_split(graphs.table)
-    trials = graph_trials(model, grid, options)
     parts = [fingerprint(part) for part in (graphs.table, *(block for _, block in graphs.blocks()))]
     data = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
-    facts, name = {"dataset": graphs.name, "data": data, "version": VERSION}, model or AUTO
+    facts = {"dataset": graphs.name, "data": data, "version": VERSION}
     title = f"{graphs.name} {name}"
     with watched(progress, search_bar, title) as report, SearchFile(out, facts) as file:
         finished = run_trials(file, graphs, trials, executor, report)
