@@ -42,13 +42,13 @@ DEFAULT = "default"  # the grid that ``auto`` tries, too
 FAILED = Scores(None, None, None, 0, 0, diverged=True)
 
 
-def graph_trials(model: str | None, grid: Any, options: Mapping[str, Any]) -> list[Trial]:
+def graph_trials(model: str, grid: Any, options: Mapping[str, Any]) -> list[Trial]:
     """A trial for every candidate of the grid; ``options`` hold for all.
 
     Parameters
     ----------
-    model : str, optional
-        A family; all of the grid if None or "auto".
+    model : str
+        A family, or "auto": all of the grid.
     grid : str, path or mapping
         ``"default"``; a TOML file with a table for each family, such as ``[colours]`` and ``depth =
         [1, 2]``; the same as a mapping; or the settings of the one family ``model``.
@@ -56,7 +56,7 @@ def graph_trials(model: str | None, grid: Any, options: Mapping[str, Any]) -> li
     entries = _entries(grid, model)
     training = {name: value for name, value in options.items() if name in TRAINING}
     own = {name: value for name, value in options.items() if name not in TRAINING}
-    wanted = [one for one in entries if model in (None, AUTO, one["model"])] or [{"model": model}]
+    wanted = [one for one in entries if model in (AUTO, one["model"])] or [{"model": model}]
     full = dataclasses.asdict(split_options("sgc", HEAD | training)[1])
     trials = []
     for candidate in candidates_of(wanted, own):
@@ -66,7 +66,7 @@ def graph_trials(model: str | None, grid: Any, options: Mapping[str, Any]) -> li
     return trials
 
 
-def _entries(grid: Any, model: str | None) -> list[dict[str, Any]]:
+def _entries(grid: Any, model: str) -> list[dict[str, Any]]:
     if grid == DEFAULT:
         return [dict(entry) for entry in GRID]
     if isinstance(grid, str | Path):
@@ -78,7 +78,7 @@ def _entries(grid: Any, model: str | None) -> list[dict[str, Any]]:
         except ValueError as error:
             raise GridError(f"{grid} is not valid TOML: {error}.") from None
     if isinstance(grid, Mapping) and not all(isinstance(one, Mapping) for one in grid.values()):
-        if model in (None, AUTO):
+        if model == AUTO:
             raise GridError("the grid names no family, such as colours; name one, or give model.")
         grid = {model: grid}
     return [

@@ -120,13 +120,14 @@ def search(
         if cluster is not None or protocol == "test":
             argument = "protocol" if cluster is None else "cluster"
             raise ConfigError("is for nodes, and this is a set of graphs.", argument)
-        trials = graph_trials(model, grid, options)
+        name = str(model or AUTO)
+        trials = graph_trials(name, grid, options)
         if samples is not None:
             check_number("samples", samples, 1, whole=True)
             order = np.random.default_rng(sample_seed).permutation(len(trials))
             trials = [trials[place] for place in sorted(order[:samples])]
         graphs = load_graphs(data, task=task)
-        return _search_graphs(graphs, str(model or AUTO), trials, out, crew, progress)
+        return _search_graphs(graphs, name, trials, out, crew, progress)
     family, seed_list = find_model(model or DEFAULT_MODEL), as_seeds(seeds)
     space = read_space(grid)  # mistakes are reported before any work
     graph = open_data(data, task=task).in_memory()
