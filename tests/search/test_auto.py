@@ -289,7 +289,7 @@ def test_hoplites_own_candidates(graph):
     first = ["features alone", "hop blocks", "hop blocks", "PageRank", "LGC"]
     families = [one.family for one in trials]
     assert families[:5] == first  # those of train
-    others = ["labels of neighbours", "LGC", "JacobiConv", "consistency training"]
+    others = ["labels of neighbours", "JacobiConv", "consistency training", "fixed filters"]
     assert families[5:9] == others
     assert trials[0].hops == 0
     assert {one.model for one in trials} >= {"ppr", "lgc", "jacobiconv", "blocks"}

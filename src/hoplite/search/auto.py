@@ -114,9 +114,10 @@ def list_candidates(
 ) -> tuple[list[Candidate], list[str]]:
     """The candidates of a file, by default Hoplite's own, in their order.
 
-    Those of ``train`` for the ``graph`` come before Hoplite's own. ``fixed`` options replace the
-    candidates' wherever the model has them. Candidates that they make equal are tried once. Those
-    that they, or the ``graph``, make impossible are left out: the second value says why.
+    Those of ``train`` for the ``graph`` come first, and one of each family. ``fixed`` options
+    replace the candidates' wherever the model has them. Candidates that they make equal are tried
+    once. Those that they, or the ``graph``, make impossible are left out; the second value says
+    why.
 
     >>> candidates, _ = list_candidates()
     >>> candidates[0].family, candidates[0].options["hops"]
@@ -134,7 +135,9 @@ def list_candidates(
                 "leave it out, or train a model that has it."
             )
     if source is None and graph is not None:
-        listed = default_candidates(graph, {} if not is_tables(graph) else TABLE_OPTIONS) + listed
+        listed = default_candidates(graph, TABLE_OPTIONS if is_tables(graph) else {}) + listed
+        first = {one.family: one for one in reversed(listed)}
+        listed.sort(key=lambda one: not one.default and one is not first[one.family])
     candidates: dict[str, Candidate] = {}
     left_out: dict[str, ConfigError] = {}
     for one in listed:
