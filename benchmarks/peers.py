@@ -29,8 +29,8 @@ from torch.nn import Parameter
 from torch.nn.functional import cross_entropy, dropout, linear
 
 from hoplite import Graph
+from hoplite.machine import find, quiet
 from hoplite.operators import find_operator
-from hoplite.optional_deps import find, quiet
 
 
 def quietly(work: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,9 +7,8 @@ from typing import Any
 
 from experiments.paper import DATASETS, MODELS, NAMES
 from experiments.results import Results, Spectrum, Trained
-from hoplite.plots.base import axis, finite, layout, peak, safe, thin
+from hoplite.plots.base import PageFigure, axis, finite, layout, peak, safe, thin
 from hoplite.plots.drawings import PARTS, Series, coefficients, curve, epochs, responses
-from hoplite.plots.page import PageFigure
 
 OFFSET = 0.14  # ours above the line of the model, the paper below it
 DASHES = {None: "solid", "class": "solid", "node": "dash", "feature": "dot"}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, elu, relu
 
-from hoplite.optional_deps import quiet
+from hoplite.machine import quiet
 
 with quiet():
     import torch_geometric.nn as pyg

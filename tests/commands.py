@@ -24,14 +24,14 @@ SERVER = """
 import atexit, contextlib, gc, io, json, os, signal, sys, threading, traceback
 import distributed.cli.dask_scheduler, distributed.cli.dask_worker
 import rich.markdown, typer.rich_utils
-import hoplite, hoplite.cli, hoplite.cluster, hoplite.explain, hoplite.predictions, benchmarks.suite
-import hoplite.search, hoplite.store, hoplite.serve.app
+import hoplite, hoplite.cli, hoplite.explain, hoplite.predictions, benchmarks.suite
+import hoplite.search, hoplite.store.cluster, hoplite.serve.app
 from hoplite.engine import backend
 import torch  # which networks need
 
 # what a busy machine alone would cause: lines about progress, and workers that are given up
 hoplite.progress.ESTIMATE_SECONDS = hoplite.progress.LINE_SECONDS = float("inf")
-hoplite.cluster.PATIENCE = 600.0
+hoplite.store.cluster.PATIENCE = 600.0
 with contextlib.redirect_stdout(io.StringIO()):  # what is imported only when a command runs
     hoplite.cli.app(["datasets", "--json"], standalone_mode=False)
 assert threading.active_count() == 1

@@ -59,7 +59,7 @@ def _busy_machine():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hoplite.progress.ESTIMATE_SECONDS", float("inf"))
         patch.setattr("hoplite.progress.LINE_SECONDS", float("inf"))
-        patch.setattr("hoplite.cluster.PATIENCE", 600.0)
+        patch.setattr("hoplite.store.cluster.PATIENCE", 600.0)
         yield
 
 

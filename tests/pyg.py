@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from hoplite.optional_deps import quiet
+from hoplite.machine import quiet
 
 
 def layers() -> ModuleType:

@@ -17,7 +17,7 @@ from hoplite.io.disk_graph import DiskGraph, write_disk_graph
 from hoplite.operators import OPERATORS, find_operator
 from hoplite.store import propagate
 from hoplite.store.building import run_panel
-from hoplite.store.manifest import read_manifest
+from hoplite.store.files import read_manifest
 
 NUMBERS = [-(2**63), -(2**31), -1, 0, 1, 39, 40, 41, 10**6, 2**31 - 1, 2**31, 2**62]
 KINDS = [

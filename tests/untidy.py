@@ -17,7 +17,7 @@ from hoplite.models import idle_settings
 from hoplite.nets.hlgc import GATES
 from hoplite.operators import SYMMETRIC
 from hoplite.store import propagate
-from hoplite.store.manifest import read_manifest
+from hoplite.store.files import read_manifest
 
 UNTRAINED = "ignore:.*have no training node:hoplite.HopliteWarning"  # a class only in test
 SEEDS = st.integers(0, 2**32 - 1)

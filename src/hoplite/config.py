@@ -216,7 +216,7 @@ class TrainingConfig(Checked):
         probabilities change, predictions do not.
     correct_smooth : bool
         Correct and Smooth the probabilities of classes with the labels of the training nodes; the
-        validation nodes choose its settings, see :mod:`hoplite.models.correct_smooth`.
+        validation nodes choose its settings, see :mod:`hoplite.models.labelprop`.
     refit : bool
         Train again on the training and the validation labels, for the best number of epochs; the
         validation scores stay those of the first training. ``hoplite train TABLES --out MODEL``

@@ -25,7 +25,7 @@ from hoplite.errors import GraphError, first_line
 if TYPE_CHECKING:
     import scipy.sparse as sp
 else:
-    from hoplite.optional_deps import sparse as sp
+    from hoplite.machine import sparse as sp
 
 NUMBERS = "fiub"  # kinds of dtypes
 CSR = ("indptr", "indices", "data")

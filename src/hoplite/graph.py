@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 else:
     from functools import cached_property
 
-    from hoplite.optional_deps import sparse as sp
+    from hoplite.machine import sparse as sp
 
 PARTS = ("train", "val", "test")
 OUT, IN = "out", "in"  # the relations of directed edges

@@ -1,6 +1,7 @@
-"""This machine and this process: versions, cores, memory, and amounts of memory as text.
+"""This machine and this process: libraries, versions, cores, memory, and amounts of it as text.
 
-Containers limit cores and memory below what the machine has, so both are reported.
+Containers limit cores and memory below what the machine has, so both are reported. ``torch``,
+``sparse`` and ``special`` here are imported at first use, as they take long or may be missing.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -56,6 +60,42 @@ def _end_with_parent() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
+
+
+class _Lazy(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)
+        return value
+
+
+if TYPE_CHECKING:
+    import scipy.sparse as sparse
+    import scipy.special as special
+    import torch as torch
+else:
+    torch, sparse, special = _Lazy("torch"), _Lazy("scipy.sparse"), _Lazy("scipy.special")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence warnings of other libraries about their own future.
+
+    PyTorch Geometric still calls torch.jit.script, which torch calls deprecated, and uses CSR
+    tensors, which torch calls beta.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def find(module: str) -> ModuleType | None:
+    """The imported module, or None if it is not installed or does not load with this torch."""
+    try:
+        with quiet():
+            return import_module(module)
+    except (ImportError, OSError):  # OSError: its compiled part was built for another torch
+        return None
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,11 +26,7 @@ from hoplite.bases import Basis, find_basis
 from hoplite.csr import CsrMemory, CsrRows, row_ranges
 from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph, Relation
-
-if TYPE_CHECKING:
-    import scipy.sparse as sp
-else:
-    from hoplite.optional_deps import sparse as sp
+from hoplite.machine import sparse as sp
 
 PIECE_ENTRIES = 1 << 20  # of the adjacency that are worked on at a time
 

@@ -71,23 +71,16 @@ def search_bar(title: str) -> Iterator[Callable[[Any], None]]:
 @contextlib.contextmanager
 def steps_bar(title: str) -> Iterator[Steps]:
     """A bar over any steps; yields the function to report to."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}", style="bold", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}", style="bold", markup=False),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,

@@ -19,8 +19,8 @@ from hoplite import HopliteError
 from hoplite.config import TrainingConfig
 from hoplite.engine.backend import get_num_threads
 from hoplite.engine.propagation import Propagation
+from hoplite.machine import quiet
 from hoplite.models import build_model, model_config
-from hoplite.optional_deps import quiet
 from hoplite.tasks import find_task
 from hoplite.training.objective import Problem
 from hoplite.training.runs import Run, objective_of

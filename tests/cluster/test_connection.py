@@ -20,10 +20,10 @@ from tests.dask_processes import ANOTHER_VERSION, WITHOUT_HOPLITE, Dask
 from tests.untidy import cut_store
 
 import hoplite
-from hoplite.cluster import connect
 from hoplite.errors import ClusterError, ConfigError
 from hoplite.machine import build
 from hoplite.store import propagate
+from hoplite.store.cluster import connect
 
 distributed = pytest.importorskip("distributed")
 from dask import config as dask_config  # noqa: E402
@@ -69,7 +69,7 @@ def talker():
 
 @pytest.mark.parametrize("kind", ["silent", "pages", "talker"])
 def test_what_listens_is_no_scheduler(request, tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("hoplite.cluster.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("hoplite.store.cluster.CONNECT_SECONDS", 1.0)
     where = request.getfixturevalue(kind)
     with (
         pytest.raises(ClusterError, match=f"no Dask scheduler answers at {where}"),
@@ -119,7 +119,7 @@ def test_late_workers_that_do_not_fit_get_no_work(graphs, tmp_path, monkeypatch,
     assert store.verify() == []
     assert len(store.manifest.panels) == 8
     # when no other is left, the reason is reported
-    monkeypatch.setattr("hoplite.cluster.PATIENCE", 2.0)
+    monkeypatch.setattr("hoplite.store.cluster.PATIENCE", 2.0)
     for worker in bad:
         worker.kill()
     dask.wait_for(1)

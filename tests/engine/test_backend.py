@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.commands import run
 
-from hoplite.engine import backend, dense
+from hoplite.engine import backend
 from hoplite.engine.backend import (
     get_num_threads,
     one_blas_thread,
@@ -83,7 +83,7 @@ def test_blas_has_its_threads_back_after_the_last_block():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dense_products_have_the_same_bits_on_any_number_of_threads(monkeypatch, dtype):
-    monkeypatch.setattr(dense, "RANGE_NUMBERS", 1 << 12)
+    monkeypatch.setattr(backend, "RANGE_NUMBERS", 1 << 12)
     rng = np.random.default_rng(0)
     left, right, signal = (
         rng.standard_normal(shape).astype(dtype) for shape in ((2000, 33), (33, 7), (2000, 7))
@@ -91,30 +91,30 @@ def test_dense_products_have_the_same_bits_on_any_number_of_threads(monkeypatch,
     found = []
     for threads in (1, 2, 8):
         with use_threads(threads):
-            found.append((dense.product(left, right), dense.transposed_product(left, signal)))
+            found.append((backend.product(left, right), backend.transposed_product(left, signal)))
     assert all(np.array_equal(found[0][i], one[i]) for one in found for i in (0, 1))
     np.testing.assert_allclose(found[0][0], left @ right, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(found[0][1], left.T @ signal, rtol=1e-3, atol=1e-3)
-    assert dense.transposed_product(left[:0], signal[:0]).tolist() == np.zeros((33, 7)).tolist()
+    assert backend.transposed_product(left[:0], signal[:0]).tolist() == np.zeros((33, 7)).tolist()
 
 
 AFTER_A_FORK = """
 import os, signal, warnings
 import numpy as np, scipy.sparse as sp
 from hoplite import set_num_threads
-from hoplite.engine import dense
+from hoplite.engine import backend
 from hoplite.engine.polynomial import polynomial
 from hoplite.engine.sparse import SparseMatrix, spmm
 
 warnings.simplefilter("ignore", DeprecationWarning)  # Python itself warns of such forks
 set_num_threads(2)
-dense.RANGE_NUMBERS = 1 << 14
+backend.RANGE_NUMBERS = 1 << 14
 S = SparseMatrix.from_scipy(sp.random_array((5000, 5000), density=0.01, format="csr", rng=0))
 X = np.random.default_rng(0).standard_normal((5000, 64))
 
 def work():
     scales = np.full((4, 64), 0.1)
-    return [spmm(S, X), polynomial(S, "monomial", X, scales), dense.product(X, X[:64])]
+    return [spmm(S, X), polynomial(S, "monomial", X, scales), backend.product(X, X[:64])]
 
 wanted = work()
 child = os.fork()

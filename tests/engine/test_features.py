@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite.engine import backend, dense
+from hoplite.engine import backend
 from hoplite.engine.backend import use_backend, use_threads
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.features import Features
@@ -133,7 +133,7 @@ def test_selected_rows_are_dropped_as_in_the_whole(name, storage):
 @pytest.mark.parametrize("dropout", DROPOUTS)
 def test_bits_depend_neither_on_threads_nor_on_other_calls(monkeypatch, storage, dropout):
     """Slabs of columns, the last one narrow, over blocks and ranges of rows."""
-    monkeypatch.setattr(dense, "RANGE_NUMBERS", 1 << 14)
+    monkeypatch.setattr(backend, "RANGE_NUMBERS", 1 << 14)
     X = random_features(3000, 90, density=0.4, dtype=np.float32)
     numbers = np.random.default_rng(1).permutation(50_000)[:3000]
     features = Features(Features.from_array(STORAGES[storage](X))._storage, numbers)

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from hoplite.engine.standardize import Moments, Standardized
+from hoplite.engine.evaluation import Moments, Standardized
 
 
 @pytest.mark.parametrize("rows", [1, 5, 9000])

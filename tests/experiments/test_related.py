@@ -9,7 +9,7 @@ import torch
 import hoplite
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, find_model, model_config
-from hoplite.nets.view import TorchGraph
+from hoplite.nets.view import GraphView
 
 related = pytest.importorskip("experiments.related")
 NAMES = ["DCNN", "GGNN", "NN4G", "FastGCN", "DGI"]
@@ -21,7 +21,7 @@ def module_outputs(name, graph, **options):
     model = build_model(model_config(f"experiments.related:{name}", **options), 5, 3)
     first = model.initial(np.random.default_rng(0))
     weights = {key: torch.tensor(value, dtype=torch.float64) for key, value in first.items()}
-    outputs = model.forward(weights, TorchGraph.of(Propagation(graph)).view(), None)
+    outputs = model.forward(weights, GraphView(Propagation(graph)), None)
     X = torch.from_numpy(np.asarray(graph.features, np.float64))
     return outputs, weights, torch.from_numpy(graph.adjacency.toarray().astype(np.float64)), X
 

@@ -11,7 +11,6 @@ from hoplite.explain.rendering import (
     explanation_page,
     margin_table,
     positions,
-    write_explanation,
 )
 from hoplite.explain.summary import (
     Changes,
@@ -132,7 +131,8 @@ def pages(tmp_path_factory, hostile_text):
     made = {"example": example(), "alone": alone(), "hostile": hostile(hostile_text)}
     for name, values in made.items():
         text = f"{COMMAND} {hostile_text}" if name == "hostile" else COMMAND
-        write_explanation(values, folder / f"{name}.html", command=text)
+        page = explanation_page(values, command=text)
+        (folder / f"{name}.html").write_text(page, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in made}
 
 

@@ -42,11 +42,13 @@ def check_all_removals(trained, graph, node, tolerance=1e-10):
     field = field_of(trained, graph, node)
     whole = trained.logits(graph)[node]
     ends = list(zip(field.edges.source, field.edges.target, strict=True))
-    by_edge = dict(zip(ends, joined(field.without_edges(np.arange(len(ends)))), strict=True))
+    by_edge = dict(
+        zip(ends, joined(field.logits_without("edges", np.arange(len(ends)))), strict=True)
+    )
     for x, y in np.argwhere(np.triu(graph.adjacency.toarray())):
         expected = trained.logits(without_edge(graph, x, y))[node]
         np.testing.assert_allclose(by_edge.get((x, y), whole), expected, atol=tolerance)
-    rows = joined(field.without_nodes(np.arange(len(field.nodes))))
+    rows = joined(field.logits_without("nodes", np.arange(len(field.nodes))))
     by_node = dict(zip(field.nodes, rows, strict=True))
     for u in np.delete(np.arange(graph.num_nodes), node):
         expected = trained.logits(without_node(graph, u))[node - (u < node)]

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import hoplite
 from hoplite import DatasetError, Graph, GraphError, HopliteWarning, LGCClassifier
-from hoplite.optional_deps import quiet
+from hoplite.machine import quiet
 from hoplite.predictions import predict_table
 from hoplite.structural import structural_features, structural_names
 

@@ -11,7 +11,7 @@ from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
 from hoplite.nets.attention import Attention
-from hoplite.nets.view import TorchGraph
+from hoplite.nets.view import GraphView
 
 CONFIG = model_config("gat", hidden=4, heads=3)
 
@@ -56,7 +56,7 @@ def test_equals_two_gatconv_layers(graphs, sparse, dtype):
     arrays = {name: value.numpy() for name, value in weights.items()}
     torch.testing.assert_close(torch.from_numpy(model.logits(arrays, source)), expected)
     nodes = np.array([39, 7, 0, 38, 7])
-    found = model.forward(weights, TorchGraph.of(source).view(nodes), None) + weights["bias"]
+    found = model.forward(weights, GraphView(source, nodes), None) + weights["bias"]
     torch.testing.assert_close(found, expected[nodes])
 
 
@@ -65,7 +65,7 @@ def test_gradients_of_all_weights(graphs, dropout):
     graph = graphs(n=8, d=4)
     model = build(graph, model_config("gat", hidden=2, heads=2))
     weights = weights_of(model, 5)
-    view = TorchGraph.of(Propagation(graph)).view(np.array([1, 6]))
+    view = GraphView(Propagation(graph), np.array([1, 6]))
     names = [name for name in weights if name != "bias"]
 
     def signal(*values):
@@ -81,7 +81,7 @@ def test_dropout_of_inputs_hidden_units_and_attention(graphs):
     model, source = build(graph), Propagation(graph)
     w, dropout = weights_of(model), Dropout(0.4, 3, 7)
     scale = dropout.of_entries().scale
-    targets, sources = Attention.whole(TorchGraph.of(source)).tocoo().coords
+    targets, sources = Attention.whole(source).tocoo().coords
 
     def kept(layer, *shape):
         mask = dropout.of_entries(layer).keeps(np.arange(np.prod(shape)).reshape(shape))
@@ -101,7 +101,6 @@ def test_dropout_of_inputs_hidden_units_and_attention(graphs):
     hidden = elu(hidden + w["hidden_bias"]) * kept(1, n, heads * h)
     z = (hidden @ w["weight"]).unsqueeze(1)
     expected = attended(z, w["source"], w["target"], 3)[:, 0]
-    graph_ = TorchGraph.of(source)
-    torch.testing.assert_close(model.forward(w, graph_.view(), dropout), expected)
+    torch.testing.assert_close(model.forward(w, GraphView(source), dropout), expected)
     nodes = np.array([4, 29, 11])  # fewer edges are read, the same ones are dropped
-    torch.testing.assert_close(model.forward(w, graph_.view(nodes), dropout), expected[nodes])
+    torch.testing.assert_close(model.forward(w, GraphView(source, nodes), dropout), expected[nodes])

@@ -9,7 +9,7 @@ from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
-from hoplite.nets.view import TorchGraph
+from hoplite.nets.view import GraphView
 
 
 @pytest.fixture(params=["native", "numpy"])
@@ -58,7 +58,7 @@ def test_two_layers_and_their_gradients(graphs, dense, sparse, operator, dropout
     model = build_model(model_config("gcn", hidden=8, operator=operator), 6, 3)
     ours, w = ({k: v.requires_grad_() for k, v in tensors(weights_of(model)).items()} for _ in "ab")
     source = Propagation.of(graph, model.config)
-    found = model.forward(ours, TorchGraph.of(source).view(rows), dropout)
+    found = model.forward(ours, GraphView(source, rows), dropout)
     S = torch.from_numpy(dense.operator(graph, operator))
     inputs = torch.tensor(source.features.dense(dropout))
     hidden = torch.relu(S @ inputs @ w["hidden_weight"] + w["hidden_bias"])

@@ -9,7 +9,7 @@ from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
-from hoplite.nets.view import HopView, TorchGraph
+from hoplite.nets.view import GraphView, HopView
 from hoplite.store import propagate
 
 GATES = ("node", "class", "feature")
@@ -70,7 +70,7 @@ def test_gates_and_their_gradients(graphs, dense, gate, sparse, dropout, rows, b
     model = build(gate, graph, basis=basis)
     ours, theirs = ({k: v.requires_grad_() for k, v in tensors(model).items()} for _ in range(2))
     source = Propagation.of(graph, model.config)
-    found = model.forward(ours, TorchGraph.of(source).view(rows), dropout)
+    found = model.forward(ours, GraphView(source, rows), dropout)
     expected = dense_gates(model, theirs, dense_hops(graph, dense, model.config, dropout))
     expected = expected if rows is None else expected[rows]
     torch.testing.assert_close(found, expected)
@@ -84,7 +84,7 @@ def test_gates_and_their_gradients(graphs, dense, gate, sparse, dropout, rows, b
 def test_bfloat16_products_are_those_of_float32_rounded(graphs):
     graph = graphs(n=40, d=7)
     model, rounded = (build("node", graph, precision=name) for name in ("float32", "bfloat16"))
-    view = TorchGraph.of(Propagation.of(graph, model.config)).view(ROWS)
+    view = GraphView(Propagation.of(graph, model.config), ROWS)
     exact, near = ({k: v.requires_grad_() for k, v in tensors(model).items()} for _ in range(2))
     expected, outputs = model.forward(exact, view, None), rounded.forward(near, view, None)
     assert not torch.equal(outputs, expected)
@@ -106,11 +106,11 @@ def test_hop_features_are_enough(graphs, gate, hops_first):
     graph = graphs(n=30, d=6)
     model = build(gate, graph, bias=True)
     weights, source = tensors(model), Propagation.of(graph, model.config)
-    expected = model.forward(weights, TorchGraph.of(source).view(), None)
+    expected = model.forward(weights, GraphView(source), None)
     hops = source.hop_features()
     torch.testing.assert_close(model.forward(weights, HopView(hops), None), expected)
     torch.testing.assert_close(
-        model.forward(weights, TorchGraph.of(source).view(ROWS, hops_first=hops_first), None),
+        model.forward(weights, GraphView(source, ROWS, hops_first=hops_first), None),
         expected[ROWS],
     )
     arrays = {name: value.numpy() for name, value in weights.items()}

@@ -13,7 +13,7 @@ from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import MODELS, address_of, build_model, find_model, model_config, register_model
-from hoplite.nets.view import TorchGraph
+from hoplite.nets.view import GraphView
 
 CODE = textwrap.dedent("""
     import torch
@@ -121,7 +121,7 @@ def test_logits_are_what_the_module_gives(address, graphs, sparse, norm):
     np.testing.assert_allclose(model.logits(weights, source), expected, atol=1e-10)
     rows = np.array([30, 2, 17, 2])
     with torch.no_grad():
-        found = model.forward(tensors(model, 3), TorchGraph.of(source).view(rows), None)
+        found = model.forward(tensors(model, 3), GraphView(source, rows), None)
     np.testing.assert_allclose(found, expected[rows], atol=1e-10)
     assert not np.allclose(model.logits(arrays(model, 4), source), expected)
 
@@ -144,7 +144,7 @@ def test_first_weights_are_the_modules_own(address):
 def test_a_step_draws_by_seed_and_epoch_alone(address, graphs):
     graph = graphs(n=30, d=6)
     model = build_model(model_config(address, hidden_channels=8), 6, 3)
-    weights, view = tensors(model, 1), TorchGraph.of(Propagation(graph)).view()
+    weights, view = tensors(model, 1), GraphView(Propagation(graph))
 
     def step(number, rate=0.5, seed=7):
         torch.rand(3)  # what others draw changes nothing

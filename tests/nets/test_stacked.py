@@ -7,7 +7,7 @@ import torch
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
-from hoplite.nets.view import TorchGraph
+from hoplite.nets.view import GraphView
 
 
 def tensors(model):
@@ -33,7 +33,7 @@ def test_layers_and_their_gradients(graphs, dense, layers, sparse, operator, bas
     model = build_model(config, 6, 3)
     ours, w = ({k: v.requires_grad_() for k, v in tensors(model).items()} for _ in "ab")
     source = Propagation.of(graph, config)
-    outputs = model.forward(ours, TorchGraph.of(source).view(rows), dropout) + ours["bias"]
+    outputs = model.forward(ours, GraphView(source, rows), dropout) + ours["bias"]
     powers = [torch.from_numpy(p) for p in dense.basis(graph, operator, basis, 2)]
     signal = torch.tensor(source.features.dense(dropout))
     for number in range(1, layers + 1):

@@ -14,7 +14,7 @@ from hoplite.engine.dropout import DRAW_BIT, Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
 from hoplite.nets import view as views
-from hoplite.nets.view import TorchGraph, torch_threads
+from hoplite.nets.view import GraphView, torch_threads
 from hoplite.tasks import DEFAULT_TASK, find_task
 from hoplite.training.objective import Problem
 from hoplite.training.sets import NodeSet
@@ -38,7 +38,7 @@ def problem_of(graph, config, weights=None):
 
 def outputs(model, w, source, dropout):
     """All nodes' logits by torch alone, from the model's signal."""
-    values = model.forward(w, TorchGraph.of(source).view(), dropout)
+    values = model.forward(w, GraphView(source), dropout)
     if model.config.standardize:
         spread, mean = torch.std_mean(values, dim=0, correction=0)
         values = (values - mean) / spread

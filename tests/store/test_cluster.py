@@ -129,7 +129,7 @@ def test_workers_that_cannot_do_the_work(graphs, tmp_path, dask):
 
 def test_nobody_is_there(graphs, tmp_path, dask, monkeypatch):
     graph = graphs(12, 3, dtype=np.float32)
-    monkeypatch.setattr("hoplite.cluster.PATIENCE", 1.0)
+    monkeypatch.setattr("hoplite.store.cluster.PATIENCE", 1.0)
     with pytest.raises(ClusterError, match=r"has had no workers for 1 s; start some"):
         propagate(graph, tmp_path / "s", hops=1, cluster=dask.address)
     worker = dask.worker()
@@ -152,7 +152,7 @@ def test_nobody_is_there(graphs, tmp_path, dask, monkeypatch):
 
     with pytest.raises(ClusterError, match=r"the scheduler tcp://.* is gone"):
         propagate(graph, tmp_path / "t", hops=1, cluster=dask.address, progress=the_end)
-    monkeypatch.setattr("hoplite.cluster.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("hoplite.store.cluster.CONNECT_SECONDS", 0.5)
     with pytest.raises(ClusterError, match="no Dask scheduler answers at tcp://"):
         propagate(graph, tmp_path / "s", hops=1, cluster=dask.address)
     assert propagate(graph, tmp_path / "s", hops=1).verify() == []

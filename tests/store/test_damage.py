@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hoplite import ConfigError, Graph, HopliteWarning
+from hoplite.io.array_files import file_crc32
 from hoplite.store import HopStore, StoreError, propagate
 from hoplite.store.building import claimed, run_panel
-from hoplite.store.graph_files import file_crc32
-from hoplite.store.manifest import read_manifest
+from hoplite.store.files import read_manifest
 
 SETTINGS = {"hops": 3}
 AGAIN = "run the same `hoplite propagate` again"
@@ -191,7 +191,7 @@ def test_a_manifest_that_contradicts_itself(made, change):
 
 
 def test_more_blocks_than_can_be_kept(graphs, tmp_path, monkeypatch):
-    monkeypatch.setattr("hoplite.store.manifest.MAX_BLOCKS", 10)
+    monkeypatch.setattr("hoplite.store.files.MAX_BLOCKS", 10)
     with pytest.raises(StoreError, match=r"blocks are more than.*use fewer hops"):
         propagate(graphs(5, 2), tmp_path / "s", hops=10)
 

@@ -25,7 +25,7 @@ def test_operator_and_adjacency_equal_memory(
     if not weighted:
         adjacency = (graph.adjacency != 0).astype(np.float32)
         graph = Graph(adjacency, graph.features, graph.labels, graph.split)
-    monkeypatch.setattr("hoplite.store.building.prepared_entries", lambda room: 6)
+    monkeypatch.setattr("hoplite.store.cost.prepared_entries", lambda room: 6)
     store = propagate(graph, tmp_path / "s", hops=1, operator=operator, basis=basis)
     expected = find_operator(operator).matrix(graph, basis=basis)
     with CsrFiles(store.data / "operator") as files:

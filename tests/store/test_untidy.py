@@ -14,10 +14,10 @@ from tests.examples import examples
 from tests.store.conftest import all_bytes, in_memory
 
 from hoplite.bases import EXAMPLES as BASES
-from hoplite.cluster import connect
 from hoplite.engine.backend import has_native
 from hoplite.operators import SYMMETRIC
 from hoplite.store import building, propagate
+from hoplite.store.cluster import connect
 
 pytestmark = [
     pytest.mark.skipif(not has_native(), reason="bits are the C++ core's promise"),

@@ -5,7 +5,7 @@ import pytest
 from tests.dask_processes import dask, local_workers  # noqa: F401 - a fixture
 
 from hoplite import ConfigError, Graph, Split, TrainingConfig, model_config
-from hoplite.engine import dense
+from hoplite.engine import backend
 from hoplite.models import build_model
 from hoplite.store import propagate
 from hoplite.training import NodeSet, Run, stored, train_runs
@@ -140,7 +140,7 @@ def test_refusals(graph, store):
 
 
 def test_more_workers_than_groups(graph, store, dask, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(dense, "RANGE_NUMBERS", 1 << 30)
+    monkeypatch.setattr(backend, "RANGE_NUMBERS", 1 << 30)
     monkeypatch.setattr(stored, "RANGE_NUMBERS", 1 << 30)
     model, training, _ = setting(graph)
     for _ in range(2):

@@ -12,7 +12,7 @@ from tests.examples import examples
 
 import hoplite
 from hoplite import Graph, ModelFileError, TrainedModel
-from hoplite.models.correct_smooth import ALPHAS, SCALES, STEPS, CorrectSmooth
+from hoplite.models.labelprop import ALPHAS, SCALES, STEPS, CorrectSmooth
 from hoplite.operators import find_operator
 
 OPTIONS = {"hops": 2, "dropout": 0.0, "epochs": 8, "lr": 0.1}

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import hoplite
 from hoplite import ConfigError, TrainingConfig, machine, model_config
-from hoplite.engine import dense
+from hoplite.engine import backend
 from hoplite.engine.backend import use_threads
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model
@@ -55,7 +55,7 @@ def untidy(tmp_path_factory):
 @pytest.fixture
 def short_ranges(monkeypatch):
     """Ranges of about 3 rows of 4 hops."""
-    for module in (dense, stored):
+    for module in (backend, stored):
         monkeypatch.setattr(module, "RANGE_NUMBERS", 3 * ROW // 4)
 
 
@@ -121,7 +121,7 @@ def test_equals_training_in_memory(graph, store, model, options):
 def test_lbfgs_takes_the_same_steps_in_memory_and_from_a_store(untidy, model, options, monkeypatch):
     """Whole trajectories: line searches amplify rounding, so sums are the same to the bit."""
     graph, store = untidy
-    for module in (dense, stored):
+    for module in (backend, stored):
         monkeypatch.setattr(module, "RANGE_NUMBERS", 12 * ROW // 4)
     training = TrainingConfig(optimizer="lbfgs", dropout=0, epochs=8, lr=1, weight_decay=1e-3)
     built, sets = build(graph, model, **options), shuffled_sets(graph)

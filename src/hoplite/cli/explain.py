@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from hoplite.cli import console, graphs, options
 from hoplite.errors import HopliteError
+from hoplite.files import atomic_write_text
 from hoplite.progress import steps_bar
 
 if TYPE_CHECKING:  # importing them takes time
@@ -69,7 +70,7 @@ def explain(
     if out is not None:
         for place in range(len(nodes)):
             options.check_page(_page(out, place, len(nodes)), overwrite=overwrite)
-        from hoplite.plots.page import check_libraries
+        from hoplite.plots.base import check_libraries
 
         check_libraries()
     from hoplite import open_data  # only now, as importing it takes time
@@ -129,9 +130,10 @@ def _search_removals(model: TrainedModel, data: NodeData, node: str, **limits: A
 
 
 def _write(values: Summary, page: Path) -> None:
-    from hoplite.explain.rendering import write_explanation
+    from hoplite.explain.rendering import explanation_page
 
     try:
-        write_explanation(values, page, command=shlex.join(["hoplite", *sys.argv[1:]]))
+        command = shlex.join(["hoplite", *sys.argv[1:]])
+        atomic_write_text(page, explanation_page(values, command=command))
     except OSError as error:
         raise HopliteError(f"cannot write {page}: {error.strerror}.") from None

@@ -10,8 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.csr import NUMBERS, as_array, as_numbers
-from hoplite.engine.backend import get_num_threads, native, uses_native
-from hoplite.engine.dense import each_range
+from hoplite.engine.backend import each_range, get_num_threads, native, uses_native
 from hoplite.engine.dropout import Dropout, Mask
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import ConfigError, GraphError

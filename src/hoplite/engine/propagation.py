@@ -102,21 +102,20 @@ class Propagation:
         """The number of hops: 1 + P k."""
         return 1 + len(self.matrices) * self.hops
 
-    def near(self, rows: np.ndarray) -> tuple[Propagation, np.ndarray]:
+    def near(self, rows: np.ndarray, hops: int | None = None) -> tuple[Propagation, np.ndarray]:
         """The same for the nodes that hops of ``rows`` read, and where the rows are among them.
 
-        Far rows of a smaller operator are not those of the whole one. Itself, if hardly any node is
-        left out.
+        ``hops`` is how many, if not all. Far rows of a smaller operator are not those of the whole
+        one. Itself, if hardly any node is left out.
         """
         reached = np.zeros(self.num_nodes, bool)
         reached[rows] = True
         for matrix in self.matrices:
-            reached |= nodes_near(matrix, rows, self.hops)
+            reached |= nodes_near(matrix, rows, self.hops if hops is None else hops)
         if reached.sum() > MAX_NEAR * self.num_nodes:
             return self, rows
         nodes = np.flatnonzero(reached)
-        part = object.__new__(Propagation)
-        part.basis, part.hops, part.adjacency = self.basis, self.hops, self.adjacency
+        part = copy(self)
         part.features = self.features.rows(nodes)
         part.matrices = [matrix.among(nodes) for matrix in self.matrices]
         part.nodes = nodes if self.nodes is None else self.nodes[nodes]

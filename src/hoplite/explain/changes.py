@@ -282,18 +282,16 @@ class _Changed:
 
     def flip(self, cell: Cell, flag: bool) -> ValueFlip | None:
         """The change of one cell that changes the prediction, None if there is none."""
-        column, x = cell.column, float(self.own[cell.feature])
-        own = self.own[cell.start : cell.start + len(column.names())]
+        column, x, now = cell.column, float(self.own[cell.feature]), cell.value(self.own)
         if column.categories:
-            return self._category(cell, own)
-        now = column.original(own, cell.place)
+            return self._category(cell, now)
         slope, outputs = self.slopes[cell.feature], self.outputs
-        if now == MISSING_CELL:
+        if now is None:
             if column.width > 1:
                 return None  # a list is given as a whole
             outputs = outputs - self.slopes[cell.missing]
         if flag:
-            others = np.setdiff1d([0.0, 1.0], [] if now == MISSING_CELL else [x])
+            others = np.setdiff1d([0.0, 1.0], [] if now is None else [x])
             after = outputs + (others[:, None] - x) * slope
             best = int(self._leads(after).argmin())
             return self._flip(cell, now, column.shown(float(others[best])), "equal", after[best])
@@ -330,13 +328,12 @@ class _Changed:
             change[cell.feature] = value - self.own[cell.feature]  # which is not rounded to float32
         return self.outputs + change[cell.features] @ self.slopes[cell.features]
 
-    def _category(self, cell: Cell, own: np.ndarray) -> ValueFlip | None:
+    def _category(self, cell: Cell, now: Any) -> ValueFlip | None:
         """The value of a text that leaves the predicted class furthest behind."""
-        slopes, values = self.slopes[cell.start : cell.start + len(own)], cell.column.categories
+        own, slopes = self.own[cell.features], self.slopes[cell.features]
         outputs = self.outputs + slopes - own @ slopes  # of each value: (values, m)
         best = int(self._leads(outputs).argmin())
-        now = values[int(own.argmax())] if own.any() else MISSING_CELL
-        return self._flip(cell, now, values[best], "equal", outputs[best])
+        return self._flip(cell, now, cell.column.categories[best], "equal", outputs[best])
 
     def _leads(self, outputs: np.ndarray) -> np.ndarray:
         """How far the predicted class is ahead of all others: (rows, m) -> (rows,)."""
@@ -354,7 +351,8 @@ class _Changed:
         if becomes == self._predicted:
             return None
         name, outside = self.names[becomes], cell.outside(to, side)
-        return ValueFlip(cell.feature, cell.name, now, to, side, name, outside)
+        value = MISSING_CELL if now is None else now
+        return ValueFlip(cell.feature, cell.name, value, to, side, name, outside)
 
 
 def _beyond(border: float, here: float, up: bool, step: float, digits: int) -> float:

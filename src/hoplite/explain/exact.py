@@ -17,34 +17,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from hoplite.bases import find_basis
-from hoplite.csr import row_ranges
-from hoplite.engine.evaluation import WeightsFirst
+from hoplite.csr import row_ranges, rows_of
+from hoplite.engine.evaluation import Moments, Standardized, WeightsFirst
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix
-from hoplite.engine.standardize import Moments, Standardized
 from hoplite.errors import ConfigError, GraphError, StoreError, nearest_hint, some_of
 from hoplite.explain.summary import Output
 from hoplite.graph import Graph, NodeData, StoredHops
 from hoplite.labels import kind_of
 from hoplite.machine import format_bytes, release_memory, used_memory
 from hoplite.models import LinearModel, ModelConfig, Weights, build_model
-from hoplite.models.alignment import (
-    aligned_columns,
-    aligned_graph,
-    check_classes,
-    check_prepared,
-    check_relations,
-    check_stored,
-    in_columns,
-)
+from hoplite.models.alignment import in_columns
 from hoplite.models.base import names_of
 from hoplite.models.neighbours import neighbour_weights
 from hoplite.models.trained import TrainedModel
@@ -98,9 +88,8 @@ class Rows(ABC):
 
     def edges(self, nodes: np.ndarray) -> sp.csr_array:
         """The rows of A of sorted ``nodes``."""
-        rows = self.data.adjacency_rows
-        parts = [rows.read(start, stop).to_scipy(rows.rows) for start, stop in _runs(nodes)]
-        return sp.vstack(parts, "csr") if parts else sp.csr_array((0, rows.rows))
+        parts = [rows for _, rows in rows_of(self.data.adjacency_rows, nodes)]
+        return sp.vstack(parts, "csr") if parts else sp.csr_array((0, self.data.num_nodes))
 
     def ball(self, inside: np.ndarray) -> tuple[np.ndarray, Graph]:
         """Sorted nodes ``inside`` and their neighbours, and the graph of all edges of the former.
@@ -180,12 +169,7 @@ class StoredRows(Rows):
         step = max(self._numbers() // max(self.data.num_features * copies, 1), 1)
         for start in range(0, len(nodes), step):
             part = nodes[start : start + step]
-            first, stop = int(part[0]), int(part[-1]) + 1
-            if stop - first == len(part):
-                rows = self.data.read(first, stop, [0])
-            else:
-                rows = self.data.rows(part, [0])
-            yield part, self._aligned(rows[0])
+            yield part, self._aligned(self.data.rows(part, [0])[0])
 
     def stored_hops(self, node: int, hops: list[int]) -> np.ndarray | None:
         return self._aligned(self.data.rows([node], hops))
@@ -198,11 +182,9 @@ class StoredRows(Rows):
             yield model.signal_from_hops(weights, self._aligned(rows))
 
     def ball(self, inside: np.ndarray) -> tuple[np.ndarray, Graph]:
-        ranges = [self.data.adjacency_rows.indptr(*run) for run in _runs(inside)]
-        entries = sum(int(ends[-1] - ends[0]) for ends in ranges)
-        self._require(
-            2 * ENTRY_BYTES * entries, "removing edges and nodes within reach", NoRemovals
-        )
+        degrees = np.diff(self.data.adjacency_rows.indptr(0, self.data.num_nodes))
+        needed = 2 * ENTRY_BYTES * int(degrees[inside].sum())
+        self._require(needed, "removing edges and nodes within reach", NoRemovals)
         return super().ball(inside)
 
     def graph_features(self, nodes: np.ndarray) -> Any:
@@ -239,34 +221,12 @@ class StoredRows(Rows):
             )
 
 
-def _runs(nodes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Sorted nodes as ranges (start, stop) without gaps.
-
-    >>> list(_runs(np.array([0, 1, 2, 7, 8])))
-    [(0, 3), (7, 9)]
-    """
-    cuts = np.flatnonzero(np.diff(nodes) > 1) + 1
-    for first, last in pairwise([0, *cuts.tolist(), len(nodes)]):
-        if first < last:
-            yield int(nodes[first]), int(nodes[last - 1]) + 1
-
-
 def open_rows(trained: TrainedModel, data: NodeData, memory: int | None = None) -> Rows:
     """The rows of ``data``, whose features are in the order of the model, which they must fit."""
-    config = trained.config
     if data.stored is None:
-        graph = aligned_graph(
-            data.in_memory(),
-            trained.num_features,
-            trained.feature_names,
-            trained.loop_weight,
-            trained.relations,
-        )
-        return GraphRows(graph, config)
-    check_stored(data.stored, config, trained.loop_weight)
-    check_relations((), trained.relations)
-    columns = aligned_columns(data, trained.num_features, trained.feature_names)
-    return StoredRows(data.stored, config, columns, memory)
+        return GraphRows(trained.aligned(data.in_memory()), trained.config)
+    columns = trained.columns_of(data.stored)
+    return StoredRows(data.stored, trained.config, columns, memory)
 
 
 class ExactModel:
@@ -289,9 +249,7 @@ class ExactModel:
         config, data = trained.config, open_data(data, prepare=trained)
         require_linear(config)
         trained.refuse_correct_smooth("sums over hops, nodes and features that make its outputs")
-        if trained.task.has_classes:
-            check_classes(data, trained.class_names, trained.left_out_classes)
-        check_prepared(data, trained.preparation)
+        trained.check_data(data)
         self.rows = open_rows(trained, data, memory)
         self.trained, self.data = trained, self.rows.data
         self.model: LinearModel = build_model(

@@ -34,7 +34,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from hoplite.bases import Step, find_basis
 from hoplite.config import check_number
-from hoplite.engine.dense import transposed_product
+from hoplite.engine.backend import transposed_product
 from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError
 from hoplite.explain.exact import ExactModel, NoRemovals, node_id, node_index
@@ -51,6 +51,8 @@ NUM_TRIES = 4  # times as many candidates as are reported are rebuilt
 NEAR = 1e-6  # of the largest logit: margins that rounding, or a tie, may decide
 BATCH_NUMBERS = 1 << 20  # a signal of this size stays in the cache: four times faster on Pubmed
 MAX_COLUMNS = 512
+# what removals are computed for
+ONE, SAME, SYMMETRIC = "one operator", "features that stay as they are", "symmetric operators"
 
 
 def flips(
@@ -115,26 +117,15 @@ def flips(
     if model.num_classes < 2:
         raise ConfigError("the model knows one class only, so no removal changes a prediction.")
     index = node_index(exact.data, node)
-    if model.parts_:
-        raise NoRemovals(
-            "the model has an operator for each direction or type of edges, or channel, and "
-            "removals are computed for one operator alone."
-        )
-    if links_among(model.feature_names, model.preparation) is not None:
-        raise NoRemovals(
-            "the model has links as features, which a removal changes, and removals are computed "
-            "for features that stay as they are."
-        )
-    if model.neighbours is not None:
-        raise NoRemovals(
-            "the model reads labels of neighbours, which a removal changes, and removals are "
-            "computed for features that stay as they are."
-        )
-    if not find_operator(model.config.operator).symmetric:
-        raise NoRemovals(
-            f"the model's operator {model.config.operator} is not symmetric, and removals are "
-            "computed for those that are."
-        )
+    operator, links = model.config.operator, links_among(model.feature_names, model.preparation)
+    for refused, why, other in (
+        (model.parts_, "has an operator for each direction or type of edges, or channel", ONE),
+        (links is not None, "has links as features, which a removal changes", SAME),
+        (model.neighbours, "reads labels of neighbours, which a removal changes", SAME),
+        (not find_operator(operator).symmetric, f"has the operator {operator}", SYMMETRIC),
+    ):
+        if refused:
+            raise NoRemovals(f"the model {why}, and removals are computed for {other}.")
     nodes, graph = _within_reach(exact, index)
     field = Field(exact, graph, int(np.searchsorted(nodes, index)))
 
@@ -188,12 +179,8 @@ class _Search:
         if max(len(field.edges.source), len(field.nodes)) > self.budget:
             second = int(np.argsort(-self._decisions, kind="stable")[1])
             effects = first_order_effects(field, self._predicted, second)
-        edges = self._removals(
-            "edges", len(field.edges.source), effects[0], field.without_edges, self._edge
-        )
-        nodes = self._removals(
-            "nodes", len(field.nodes), effects[1], field.without_nodes, self._other_node
-        )
+        edges = self._removals("edges", len(field.edges.source), effects[0], self._edge)
+        nodes = self._removals("nodes", len(field.nodes), effects[1], self._other_node)
         margin = float(_margin(self._decisions, self._predicted))
         return Flips(edges, nodes, margin, self._trained.config.standardize)
 
@@ -202,7 +189,6 @@ class _Search:
         kind: str,
         count: int,
         effects: np.ndarray | None,
-        logits_without: Callable[[np.ndarray], Iterator[np.ndarray]],
         rebuilt: Callable[[int], tuple[Callable[[str, float], Any], Graph, int]],
     ) -> Removals[Any]:
         """Those of the lowest margins whose class changes on the graph built again."""
@@ -211,7 +197,7 @@ class _Search:
             chosen = np.argsort(effects, kind="stable")[: self.budget]
         margins = np.empty(0)
         self.report(f"removing {kind}", half)
-        for logits in logits_without(chosen):
+        for logits in self.field.logits_without(kind, chosen):
             scores = self._trained.task.decisions(logits)
             margins = np.append(margins, _margin(scores, self._predicted))
             self.report(f"removing {kind}", half + 0.5 * len(margins) / len(chosen))
@@ -319,16 +305,11 @@ class Field:
         """Removals at a time, so that their signals stay in bounded memory."""
         return min(max(BATCH_NUMBERS // self.matrix.shape[0], 16), MAX_COLUMNS)
 
-    def without_edges(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
-        """Logits (B, m) without one edge each, batch after batch; ``chosen`` indexes ``edges``."""
+    def logits_without(self, kind: str, chosen: np.ndarray) -> Iterator[np.ndarray]:
+        """Logits (B, m) without one of the ``chosen`` "edges" or "nodes" each, in batches."""
+        make = {"edges": self._edge_batch, "nodes": self._node_batch}[kind]
         for start in range(0, len(chosen), self.batch_size):
-            yield self._logits(self._edge_batch(chosen[start : start + self.batch_size]))
-
-    def without_nodes(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
-        """Logits (B, m) without one node each, batch after batch; ``chosen`` indexes ``nodes``."""
-        for start in range(0, len(chosen), self.batch_size):
-            part = self.nodes[chosen[start : start + self.batch_size]]
-            yield self._logits(self._node_batch(part))
+            yield self._logits(make(chosen[start : start + self.batch_size]))
 
     def signals(self) -> Iterator[tuple[float, np.ndarray]]:
         """The coefficient c_i of every hop, with X Theta_i: (nodes, m)."""
@@ -386,7 +367,8 @@ class Field:
         rows, factors = np.concatenate([x, y]), np.concatenate([of_x, of_y])
         return _batch(count, rows, np.tile(np.arange(count), 2), factors, gone)
 
-    def _node_batch(self, nodes: np.ndarray) -> _Batch:
+    def _node_batch(self, chosen: np.ndarray) -> _Batch:
+        nodes = self.nodes[chosen]
         near = self._factors[nodes].tocoo()
         rows = self.place[np.concatenate([near.col, nodes])]
         columns = np.concatenate([near.row, np.arange(len(nodes))])

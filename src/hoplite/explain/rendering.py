@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from hoplite.explain.summary import NodePart, Summary, ValueFlip
-from hoplite.files import atomic_write_text
 from hoplite.formatting import (
     MAX_ROWS,
     NOTHING,
@@ -24,9 +22,8 @@ from hoplite.formatting import (
     signed,
 )
 from hoplite.models import MODELS
-from hoplite.plots.base import figure
+from hoplite.plots.base import figure, render
 from hoplite.plots.drawings import FAINT, MARGINS, Bar, bars_height, lying, panels, tint, upright
-from hoplite.plots.page import render
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -176,15 +173,12 @@ def pair_table(values: Summary) -> Table:
 def class_table(values: Summary) -> Table:
     """The classes, and the threshold if one was chosen; of numbers, the value."""
     places, chosen, classes = decimals(values), values.threshold, values.classes
+    rows = []
+    for one in classes.top:
+        value = cell(one.value) if one.probability is None else percent(one.probability)
+        rows.append([short(one.name), signed(one.logit, places), value])
     if values.model.task == "regression":
-        rows = [
-            [short(one.name), signed(one.logit, places), cell(one.value)] for one in classes.top
-        ]
         return Table(["output", "logit", "value"], rows, "Output")
-    rows = [
-        [short(one.name), signed(one.logit, places), percent(one.probability or 0.0)]
-        for one in classes.top
-    ]
     if classes.others:
         total = percent(classes.rest) if values.model.task == "classification" else ""
         rows.append([f"the other {classes.others:,}", "", total])
@@ -199,13 +193,11 @@ def class_table(values: Summary) -> Table:
 def flip_table(values: Summary) -> Table:
     """The removals that change the prediction, and the margin of its class then."""
     assert values.flips is not None
-    rows = []
-    for edge in values.flips.edges.found:
-        name = f"edge {short(edge.source.id)} {NOTHING} {short(edge.target.id)}"
-        rows.append([name, short(edge.becomes), signed(edge.margin, decimals(values))])
-    for flip in values.flips.nodes.found:
-        name = f"node {short(flip.node.id)}"
-        rows.append([name, short(flip.becomes), signed(flip.margin, decimals(values))])
+    edges, nodes, places = values.flips.edges.found, values.flips.nodes.found, decimals(values)
+    names = [f"edge {short(one.source.id)} {NOTHING} {short(one.target.id)}" for one in edges]
+    names += [f"node {short(one.node.id)}" for one in nodes]
+    flips = zip(names, (*edges, *nodes), strict=True)
+    rows = [[name, short(one.becomes), signed(one.margin, places)] for name, one in flips]
     return Table(["remove", "becomes", "margin"], rows, "What would change the prediction")
 
 
@@ -357,11 +349,6 @@ def describe(values: Summary) -> Description:
     tables = [margin_table(values, by, MAX_ROWS) for by in HEADINGS if addends(values, by)]
     tables += [label_table(values)] if values.neighbour_labels else []
     return Description(title(values), {}, tables, [headline(values), exactness(values)])
-
-
-def write_explanation(values: Summary, out: str | os.PathLike[str], *, command: str = "") -> None:
-    """Write :func:`explanation_page` as the file ``out``, completely or not at all."""
-    atomic_write_text(out, explanation_page(values, command=command))
 
 
 def explanation_page(values: Summary, *, command: str = "") -> str:

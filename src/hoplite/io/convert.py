@@ -33,7 +33,7 @@ from hoplite.io.sources import STEMS, Workspace, frame_table, is_frame
 from hoplite.io.splits import masked_split, stratified_split
 from hoplite.io.tables import Reading, graph_of, require_columns, sorted_classes
 from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, kind_of, known_labels
-from hoplite.optional_deps import find, quiet
+from hoplite.machine import find, quiet
 from hoplite.preparation import TableOptions
 from hoplite.structural import count_of_model, link_of_model, with_structural
 

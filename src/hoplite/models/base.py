@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hoplite.engine.standardize import Standardized
+from hoplite.engine.evaluation import Standardized
 from hoplite.errors import ConfigError, some_of
 from hoplite.models.settings import MODELS, TRAINING, ModelConfig
 

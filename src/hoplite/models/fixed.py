@@ -19,11 +19,11 @@ import numpy as np
 
 from hoplite.config import MAX_HOPS, choice_setting, number_setting
 from hoplite.errors import ConfigError
+from hoplite.machine import special
 from hoplite.models.base import OF_FILTERS, Weights
 from hoplite.models.linear import SOLVED, LinearModel, PolynomialSettings
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS
-from hoplite.optional_deps import special
 
 MAX_TIME = 600.0  # e^-t is a float64 that is not 0
 MIN_SHARE = 1e-3  # of the diffusion that the hops hold

@@ -12,24 +12,15 @@ import numpy as np
 from hoplite.config import number_setting, setting
 from hoplite.engine.evaluation import Filter
 from hoplite.errors import ConfigError, check_choice
+from hoplite.models import linear
 from hoplite.models.base import OF_FILTERS, Weights, uniform
-from hoplite.models.linear import (
-    SOLVED,
-    BasisSettings,
-    FilterFacts,
-    LinearModel,
-    PolynomialSettings,
-    StartSettings,
-    basis_setting,
-    start_coefficients,
-)
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS, find_operator
 
 NEGLIGIBLE = 2.0**-16  # of the rounding error
 
 
-class LGC(LinearModel):
+class LGC(linear.LinearModel):
     """sum_i alpha_i p_i(S) X Theta, one learned coefficient per hop.
 
     c_i = alpha_i; with relations alpha has 1 + R k values, see :class:`~hoplite.graph.Relation`.
@@ -40,12 +31,12 @@ class LGC(LinearModel):
 
     name = "lgc"
     title = "LGC"
-    facts = FilterFacts(learned="alpha", homogeneous=True, theorem=1)
+    facts = linear.FilterFacts(learned="alpha", homogeneous=True, theorem=1)
     takes_relations = True
-    Settings = BasisSettings
+    Settings = linear.BasisSettings
 
     def initial_filter(self, rng: np.random.Generator | None) -> Weights:
-        return {"alpha": start_coefficients(self.config, rng, self.relations)}
+        return {"alpha": linear.start_coefficients(self.config, rng, self.relations)}
 
     def coefficients(self, weights: Weights) -> np.ndarray:
         return weights["alpha"]
@@ -64,7 +55,7 @@ class LGC(LinearModel):
             return bound * float((norm ** np.arange(hops + 1.0)).sum())
 
 
-class EGC(LinearModel):
+class EGC(linear.LinearModel):
     """sum_i beta^i / i! S^i X Theta, a truncated exponential with one learned rate beta.
 
     c_i = beta^i / i!
@@ -75,8 +66,8 @@ class EGC(LinearModel):
 
     name = "egc"
     title = "EGC"
-    facts = FilterFacts(learned="beta", exponential=True, theorem=2)
-    Settings = StartSettings
+    facts = linear.FilterFacts(learned="beta", exponential=True, theorem=2)
+    Settings = linear.StartSettings
 
     def initial_filter(self, rng: np.random.Generator | None) -> Weights:
         """beta ~ U(-1/sqrt(k), 1/sqrt(k)); with the low-pass start 1, or -1 for the Laplacian."""
@@ -121,7 +112,7 @@ class EGC(LinearModel):
         return math.exp(bound * norm) if bound * norm < 700 else math.inf
 
 
-class JacobiConv(LinearModel):
+class JacobiConv(linear.LinearModel):
     """A polynomial filter of its own for every class, by default in Jacobi polynomials:
 
         logits[:, c] = sum_i a_{i,c} (p_i(S) X Theta)[:, c]  (+ b_c)        c = 1 .. m
@@ -148,8 +139,8 @@ class JacobiConv(LinearModel):
     }  # fmt: skip
 
     @dataclass(frozen=True)
-    class Settings(PolynomialSettings):
-        basis: str = basis_setting("jacobi:1,1")
+    class Settings(linear.PolynomialSettings):
+        basis: str = linear.basis_setting("jacobi:1,1")
         gamma: float = number_setting(
             1.0, "Largest ratio of a coefficient to the one before, at most 2.", 0, 2,
             open_ends="l",
@@ -220,7 +211,7 @@ def check_channels(name: str, value: Any) -> str:
     return ",".join(operators)
 
 
-class HopBlocks(LinearModel):
+class HopBlocks(linear.LinearModel):
     """sum_i p_i(S) X Theta_i, a map of its own for every hop of every matrix.
 
     It is SIGN, or TAGConv, without an activation: logistic regression on all hop features side by
@@ -243,11 +234,11 @@ class HopBlocks(LinearModel):
     size = "{0.hops} hops, {0.shown_operators}, {0.basis_title}"
     takes_relations = True
     idle = OF_FILTERS
-    defaults = SOLVED
+    defaults = linear.SOLVED
 
     @dataclass(frozen=True)
-    class Settings(PolynomialSettings):
-        basis: str = basis_setting()
+    class Settings(linear.PolynomialSettings):
+        basis: str = linear.basis_setting()
         channels: str = setting(
             "",
             "Operators to combine, e.g. renormalized,random_walk, instead of --operator.",
@@ -257,7 +248,7 @@ class HopBlocks(LinearModel):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            if self.channels and self.operator != PolynomialSettings.operator:
+            if self.channels and self.operator != linear.PolynomialSettings.operator:
                 raise ConfigError(
                     f"operator is {self.operator!r} but channels, {self.channels!r}, also names "
                     "operators; leave out one of them."

@@ -13,19 +13,8 @@ from hoplite.formatting import short
 from hoplite.graph import PARTS, Graph, as_node_indices
 from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
+from hoplite.plots import drawings
 from hoplite.plots.base import figure, finite, safe, stroke_of
-from hoplite.plots.drawings import PARTS as CURVES
-from hoplite.plots.drawings import (
-    Series,
-    coefficients,
-    confusion,
-    curve,
-    epochs,
-    panels,
-    predicted,
-    reliability,
-    responses,
-)
 from hoplite.tasks import LOSS, Evaluation, Task
 from hoplite.tasks.base import title_of
 from hoplite.tasks.evaluation import binned
@@ -66,21 +55,25 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
     strokes = [stroke_of(i) for i in range(len(filters))]
     names = [safe(short(name, 40)) for name in filters]
 
-    def series(values: list[np.ndarray]) -> list[Series]:
+    def series(values: list[np.ndarray]) -> list[drawings.Series]:
         found = zip(names, values, strokes, strict=True)
-        return [Series(name, name, finite(v.tolist()), stroke) for name, v, stroke in found]
+        return [
+            drawings.Series(name, name, finite(v.tolist()), stroke) for name, v, stroke in found
+        ]
 
     curves = [
         frequency_response(c, points, basis=config.basis, operator=config.operator)
         for c in filters.values()
     ]
-    response = responses(finite(points.tolist()), series(curves), title="response", density=density)
-    hops = coefficients(series(list(filters.values())))
+    response = drawings.responses(
+        finite(points.tolist()), series(curves), title="response", density=density
+    )
+    hops = drawings.coefficients(series(list(filters.values())))
     for trace in hops.data:  # the legend has the names from the other panel
         trace |= {"showlegend": False, "legendgroup": trace["name"]}
     for trace in response.data:
         trace["legendgroup"] = trace["name"]
-    drawn = panels([response, hops], ["Response", "Coefficients"])
+    drawn = drawings.panels([response, hops], ["Response", "Coefficients"])
     title = f"{config.kind.title}: {config.size()}"
     return figure(drawn, title, showlegend=len(filters) > 1 or bool(density))
 
@@ -138,7 +131,7 @@ def confusion_figure(one: Judged) -> Figure:
     """The confusion matrix."""
     found, names = one.figures, one.names
     assert found.confusion is not None  # of classes there is one
-    drawn = confusion(found.confusion.tolist(), names)
+    drawn = drawings.confusion(found.confusion.tolist(), names)
     title = f"Confusion matrix: accuracy {found['accuracy']:.3f} of {one.who}"
     return figure(drawn, title, height=max(360, 32 * len(names) + 160))
 
@@ -148,7 +141,7 @@ def reliability_figure(one: Judged) -> Figure:
     if one.task.exclusive:
         found = one.figures
         names = "probability of the predicted class", "share that is right"
-        drawn = reliability({"model": found.reliability}, *names)
+        drawn = drawings.reliability({"model": found.reliability}, *names)
         title = f"Reliability: calibration error {found['calibration_error']:.3f} of {one.who}"
         return figure(drawn, title, height=440, showlegend=True)
     inside, chance = one.labels == 1, one.task.link(one.logits)
@@ -156,7 +149,7 @@ def reliability_figure(one: Judged) -> Figure:
     names = distinct([one.names[c] for c in often])
     bins = [binned(chance[:, c], inside[:, c]) for c in often]
     series = dict(zip(names, bins, strict=True))
-    drawn = reliability(series, "probability of the label", "share that has it")
+    drawn = drawings.reliability(series, "probability of the label", "share that has it")
     some = "the most frequent labels" if len(often) < len(one.names) else "each label"
     below = {"orientation": "h", "y": -0.2, "yanchor": "top"}  # narrow pages have no room beside it
     high = 440 + 12 * len(names)
@@ -167,7 +160,7 @@ def reliability_figure(one: Judged) -> Figure:
 def predicted_figure(one: Judged) -> Figure:
     """Predicted numbers beside the true ones."""
     figures, values = one.figures, one.task.predict(one.logits).tolist()
-    drawn = predicted(one.labels.tolist(), values)
+    drawn = drawings.predicted(one.labels.tolist(), values)
     how = f"R² {figures['r2']:z.3f}, mean error {figures['mae']:.4g}"
     title = f"Predicted and true: {how}, {one.who}"
     return figure(drawn, title, height=440)
@@ -205,26 +198,26 @@ def history_figure(result: TrainingResult) -> Figure:
     """
     monitor = result.task.monitor(result.training_config.monitor)
     score = (result.task.score if monitor is LOSS else monitor).name
-    drawings = []
+    drawn_parts = []
     longest = max(run.epochs for run in result.runs)
     for figure_name in (LOSS.name, score):
         data: list[dict[str, Any]] = []
         for index, run in enumerate(result.runs):
-            for part, (about, dash) in CURVES.items():
+            for part, (about, dash) in drawings.PARTS.items():
                 values = finite(np.asarray(run.history.get(f"{part}_{figure_name}", ())).tolist())
                 if not any(value is not None for value in values):
                     continue
                 stroke = {**stroke_of(index), "dash": dash}
                 name = f"{about}, seed {run.seed}" if len(result.runs) > 1 else about
-                drawn = curve(name, values, stroke, f"seed {run.seed}", legendgroup=name)
+                drawn = drawings.curve(name, values, stroke, f"seed {run.seed}", legendgroup=name)
                 shown = figure_name == LOSS.name or f"{part}_{LOSS.name}" not in run.history
                 data.append(drawn | {"showlegend": shown})
                 if part == ("val" if "val_loss" in run.history else "train"):
                     data += _marks(run, values, stroke["color"], figure_name)
         best = result.runs[0].best_epoch if len(result.runs) == 1 else 0
         title = title_of(figure_name)
-        drawings.append(epochs(data, title, longest=longest, best=best or None))
-    drawn = panels(drawings, ["Loss", title_of(score).capitalize()])
+        drawn_parts.append(drawings.epochs(data, title, longest=longest, best=best or None))
+    drawn = drawings.panels(drawn_parts, ["Loss", title_of(score).capitalize()])
     title = f"{result.model_config.kind.title} on {result.graph.name}: training by epoch"
     return figure(drawn, title, showlegend=True, hovermode="closest")
 

@@ -32,20 +32,11 @@ from msgspec import Meta
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
+from hoplite import files
 from hoplite.errors import ModelFileError
-from hoplite.files import (
-    MAX_JSON,
-    atomic_write_bytes,
-    lock,
-    open_regular,
-    parse_json,
-    read_regular,
-    to_json,
-    without_nan,
-)
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.base import Weights
-from hoplite.models.correct_smooth import CorrectSmooth
+from hoplite.models.labelprop import CorrectSmooth
 from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.settings import ModelConfig, is_known
 from hoplite.preparation import Preparation
@@ -159,10 +150,10 @@ def write_folder(
         figures = None if result is None else _json(result, 1)
         known = None if figures is None else hashlib.sha256(figures).hexdigest()
         model = dataclasses.replace(model, weights_sha256=digest, result_sha256=known)
-        files = {model.weights_file: data}
+        contents = {model.weights_file: data}
         if figures is not None and known is not None:
-            files[f"result-{known[:16]}.json"] = figures
-        files[CONFIG_FILE] = _json(dataclasses.asdict(model), 2)
+            contents[f"result-{known[:16]}.json"] = figures
+        contents[CONFIG_FILE] = _json(dataclasses.asdict(model), 2)
     except ValueError as error:
         raise ModelFileError(f"cannot write the model to {given}: {error}.") from error
     made = not folder.exists()
@@ -172,12 +163,12 @@ def write_folder(
             check_target(given, overwrite=overwrite)  # another process may have been faster
             before = _names(folder)
             try:
-                for name, content in files.items():
-                    atomic_write_bytes(folder / name, content)
+                for name, content in contents.items():
+                    files.atomic_write_bytes(folder / name, content)
             except BaseException:
-                _remove(folder, files.keys() - before)
+                _remove(folder, contents.keys() - before)
                 raise
-            _remove(folder, _names(folder) - files.keys())
+            _remove(folder, _names(folder) - contents.keys())
     except BaseException as error:  # also Ctrl-C leaves no empty folder
         if made:
             with contextlib.suppress(OSError):
@@ -228,7 +219,7 @@ def _held(folder: Path) -> Iterator[None]:
         return
     try:
         deadline = time.monotonic() + WAIT_SECONDS
-        while lock(handle, wait=False) is False:
+        while files.lock(handle, wait=False) is False:
             if time.monotonic() > deadline:
                 raise ModelFileError(f"another process is working on {folder}; wait for it.")
             time.sleep(0.01)
@@ -238,12 +229,12 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _json(content: dict[str, Any], indent: int) -> bytes:
-    return to_json(without_nan(content), indent).encode("utf-8")
+    return files.to_json(files.without_nan(content), indent).encode("utf-8")
 
 
 def _read_config(path: Path) -> ModelFile:
     try:
-        content = parse_json(read_regular(path, MAX_JSON), dict[str, Any])
+        content = files.parse_json(files.read_regular(path, files.MAX_JSON), dict[str, Any])
         model = msgspec.convert(content, ModelFile)
         if model.module and not is_known(model.model.get("model")):
             raise ModelFileError(
@@ -271,7 +262,7 @@ def _read_weights(
 ) -> Weights:
     """The weights, of which nothing is held in memory before their sizes are known to fit."""
     try:
-        with open_regular(path) as file:  # not a pipe or a device
+        with files.open_regular(path) as file:  # not a pipe or a device
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != model.weights_sha256:
             raise ModelFileError(

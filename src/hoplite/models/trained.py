@@ -13,35 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hoplite.engine.backend import one_blas_thread
+from hoplite.engine.evaluation import Moments, Standardized
 from hoplite.engine.propagation import Propagation, part_names
-from hoplite.engine.standardize import Moments, Standardized
 from hoplite.errors import ConfigError, HopliteError, HopliteWarning
 from hoplite.graph import Graph, NodeData, Split, StoredHops
 from hoplite.io.convert import converted
 from hoplite.labels import distinct
 from hoplite.machine import free_memory
-from hoplite.models import ModelConfig, Weights, build_model, pictures
-from hoplite.models.alignment import (
-    LEFT_OUT,
-    NodeIndex,
-    aligned_columns,
-    aligned_graph,
-    check_classes,
-    check_prepared,
-    check_relations,
-    check_stored,
-    in_columns,
-)
-from hoplite.models.correct_smooth import CorrectSmooth
+from hoplite.models import ModelConfig, Weights, alignment, build_model, pictures
 from hoplite.models.export import hop_arrays, hop_module, write_onnx
-from hoplite.models.fold_models import FoldModels, is_of_fold
-from hoplite.models.labelprop import LabelModel
+from hoplite.models.labelprop import CorrectSmooth, LabelModel
 from hoplite.models.linear import LinearModel
 from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.preparation import Preparation
 from hoplite.tasks import DEFAULT_TASK, Conformal, Task, find_task
-from hoplite.tasks.conformal import nodes_needed
+from hoplite.tasks.conformal import FoldModels, is_of_fold, nodes_needed
 
 if TYPE_CHECKING:
     import torch
@@ -116,7 +103,7 @@ class TrainedModel:
     preparation: Preparation | None = None
     loop_weight: float | None = None
     relations: dict[str, float] = field(default_factory=dict)
-    node_index: NodeIndex | None = None
+    node_index: alignment.NodeIndex | None = None
     correct_smooth: CorrectSmooth | None = None
     neighbours: NeighbourLabels | None = None
     fold_models: FoldModels | None = None
@@ -162,7 +149,7 @@ class TrainedModel:
     @property
     def left_out_classes(self) -> tuple[str, ...]:
         """Classes of its graph that the model has not, because it was not shown any of them."""
-        names = self.training.get(LEFT_OUT)  # from a file, so anything
+        names = self.training.get(alignment.LEFT_OUT)  # from a file, so anything
         found = names if isinstance(names, list) else []
         return tuple(name for name in found if isinstance(name, str))
 
@@ -250,16 +237,11 @@ class TrainedModel:
             If the hops of a store are not those of the model.
         """
         data = converted(data, prepare=self)
-        stored, config = data.stored, self.config
-        if self.task.has_classes:
-            check_classes(data, self.class_names, self.left_out_classes)
-        check_prepared(data, self.preparation)
-        if stored is not None:
-            check_stored(stored, config, self.loop_weight)
+        self.check_data(data)
+        if data.stored is not None:
             self.refuse_correct_smooth("predictions from a hop store, which has no edges")
-            check_relations((), self.relations)
-            columns = aligned_columns(stored, self.num_features, self.feature_names)
-            rows = _stored_logits(self._model(), self.weights, stored, columns, memory)
+            columns = self.columns_of(data.stored)
+            rows = _stored_logits(self._model(), self.weights, data.stored, columns, memory)
             for first, part in rows:
                 yield first, _checked(part, first)
         elif memory is not None:
@@ -269,11 +251,23 @@ class TrainedModel:
             )
         else:
             graph = self.aligned(data.in_memory())
-            yield 0, self.logits_from(Propagation.of(graph, config), graph)
+            yield 0, self.logits_from(Propagation.of(graph, self.config), graph)
+
+    def check_data(self, data: NodeData) -> None:
+        """ModelFileError unless the classes of the data, and how its columns were prepared, fit."""
+        if self.task.has_classes:
+            alignment.check_classes(data, self.class_names, self.left_out_classes)
+        alignment.check_prepared(data, self.preparation)
+
+    def columns_of(self, stored: StoredHops) -> np.ndarray | None:
+        """Where a store has the model's features, see :func:`aligned_columns`; it must fit."""
+        alignment.check_stored(stored, self.config, self.loop_weight)
+        alignment.check_relations((), self.relations)
+        return alignment.aligned_columns(stored, self.num_features, self.feature_names)
 
     def aligned(self, graph: Graph) -> Graph:
         """``graph`` with its features in the model's order, see :func:`aligned_graph`."""
-        return aligned_graph(
+        return alignment.aligned_graph(
             graph, self.num_features, self.feature_names, self.loop_weight, self.relations
         )
 
@@ -666,7 +660,7 @@ def _stored_logits(
     def pieces() -> Iterator[tuple[int, np.ndarray]]:
         for start in range(0, max(stored.num_nodes, 1), step):
             found = stored.read(start, min(start + step, stored.num_nodes), wanted)
-            found = found if columns is None else in_columns(found, columns)
+            found = found if columns is None else alignment.in_columns(found, columns)
             yield start, model.signal_from_hops(weights, found)
 
     scale = None

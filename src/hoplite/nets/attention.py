@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from hoplite.engine.dropout import Dropout
+from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix, spmm
-from hoplite.nets.view import Layer, TorchGraph, as_array, drop, linear
+from hoplite.nets.view import Layer, as_array, drop, linear
 
 SLOPE = 0.2  # of LeakyReLU below 0
 
@@ -32,9 +33,9 @@ class Attention(Layer):
     """
 
     @staticmethod
-    def whole(graph: TorchGraph) -> sp.csr_array:
+    def whole(graph: Propagation) -> sp.csr_array:
         """The number of every edge, both ways, with a loop per node: n x n, [target, source]."""
-        S = graph.matrix.to_scipy()
+        S = graph.matrices[0].to_scipy()
         ones = sp.csr_array((np.ones_like(S.data), S.indices, S.indptr), S.shape)
         edges = sp.csr_array(ones + sp.eye_array(len(S.indptr) - 1, format="csr"))
         edges.sort_indices()

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hoplite.errors import require_extra
+from hoplite.machine import torch
 from hoplite.models.base import Model, Weights
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from hoplite.config import TrainingConfig
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hoplite.engine.propagation import Propagation
     from hoplite.nets.view import GraphView, RowView
     from hoplite.training.objective import Objective, Problem
-else:
-    from hoplite.optional_deps import torch
 
 Tensors = dict[str, "Tensor"]
 
@@ -58,9 +56,9 @@ class Network(Model):
 
     def logits(self, weights: Weights, source: Propagation) -> np.ndarray:
         self.require_torch()
-        from hoplite.nets.view import TorchGraph, torch_threads
+        from hoplite.nets.view import GraphView, torch_threads
 
-        view, nodes = TorchGraph.of(source).view(), source.num_nodes
+        view, nodes = GraphView(source), source.num_nodes
         with torch.no_grad(), torch_threads(self.dense_work(nodes, nodes)):
             values = self.forward(as_tensors(weights, source.dtype), view, None)
         return self.finished(weights, values.numpy())

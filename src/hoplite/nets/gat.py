@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hoplite.config import number_setting
+from hoplite.machine import torch
 from hoplite.models.base import Weights
 from hoplite.models.settings import ModelConfig
 from hoplite.nets.base import Network, Tensors, glorot
 from hoplite.nets.gcn import LAYER_IDLE, MAX_UNITS, hidden_setting
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from hoplite.engine.dropout import Dropout
     from hoplite.nets.attention import Attention
     from hoplite.nets.view import GraphView
-else:
-    from hoplite.optional_deps import torch
 
 Product = Callable[["Tensor"], "Tensor"]
 

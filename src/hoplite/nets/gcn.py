@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hoplite.config import number_setting
+from hoplite.machine import torch
 from hoplite.models.base import OF_FILTERS, Weights
 from hoplite.models.linear import OperatorSettings
 from hoplite.nets.base import Network, Tensors, glorot
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from hoplite.engine.dropout import Dropout
     from hoplite.nets.view import GraphView
-else:
-    from hoplite.optional_deps import torch
 
 LAYER_IDLE = frozenset({"order", "output_dropout"}) | OF_FILTERS  # of networks of several layers
 MAX_UNITS = 1_000_000  # hidden units, and heads: their product with the features does not overflow

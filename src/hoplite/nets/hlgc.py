@@ -24,19 +24,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hoplite.config import choice_setting
+from hoplite.machine import torch
 from hoplite.models.base import Weights, uniform
 from hoplite.models.linear import HopSettings, basis_setting, start_coefficients, start_setting
 from hoplite.models.settings import ModelConfig
 from hoplite.nets.base import RowNetwork, Tensors
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from hoplite.engine.dropout import Dropout
     from hoplite.nets.view import RowView
-else:
-    from hoplite.optional_deps import torch
 
 CACHED_NUMBERS = 1 << 18  # of a hop's rows that are gated together
 GATES = ("node", "class", "feature")

@@ -28,17 +28,15 @@ import numpy as np
 from hoplite.config import flag_setting, number_setting, setting
 from hoplite.engine.dropout import Dropout, Mask
 from hoplite.errors import ConfigError, HopliteError, is_shortage
+from hoplite.machine import torch
 from hoplite.models.base import OF_FILTERS, Model, Weights
 from hoplite.models.settings import RESERVED, ModelConfig
 from hoplite.nets.base import Network, Tensors
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from hoplite.nets.view import GraphView, WholeGraph
-else:
-    from hoplite.optional_deps import torch
 
 SIZES = ("in_channels", "out_channels")  # PyTorch Geometric's words for the features and outputs
 DROPOUT, EDGE_WEIGHT = "dropout", "edge_weight"
@@ -100,7 +98,7 @@ class ModuleModel(Network):
         follows from (seed, step) alone. Buffers that it changes then are changed in ``weights``.
         """
         with _generator_lock:
-            return view.pick(self._outputs(weights, view.graph.whole, dropout))
+            return view.pick(self._outputs(weights, view.whole, dropout))
 
     def _outputs(self, weights: Tensors, whole: WholeGraph, dropout: Dropout | None) -> Tensor:
         module = self._module(whole, 0.0 if dropout is None else dropout.rate)

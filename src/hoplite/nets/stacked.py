@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hoplite.config import MAX_HOPS, choice_setting, number_setting
+from hoplite.config import MAX_HOPS, number_setting
+from hoplite.machine import torch
 from hoplite.models.base import Weights
-from hoplite.models.linear import STARTS, OperatorSettings, basis_setting, start_coefficients
+from hoplite.models.linear import (
+    OperatorSettings,
+    basis_setting,
+    start_coefficients,
+    start_setting,
+)
 from hoplite.nets.base import Network, Tensors, glorot
 from hoplite.nets.gcn import LAYER_IDLE, hidden_setting
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from hoplite.engine.dropout import Dropout
     from hoplite.nets.view import GraphView
-else:
-    from hoplite.optional_deps import torch
 
 MAX_LAYERS = 32
 
@@ -45,7 +48,7 @@ class StackedLGC(Network):
         hops: int = number_setting(2, "Number of hops of each layer.", 0, MAX_HOPS)
         layers: int = number_setting(2, "Number of layers.", 1, MAX_LAYERS)
         hidden: int = hidden_setting()
-        start: str = choice_setting("random", "Initial coefficients: random or lowpass.", STARTS)
+        start: str = start_setting()
         basis: str = basis_setting()
 
     def initial(self, rng: np.random.Generator | None) -> Weights:
@@ -62,17 +65,17 @@ class StackedLGC(Network):
         return weights
 
     def forward(self, weights: Tensors, view: GraphView, dropout: Dropout | None) -> Tensor:
-        from hoplite.nets.view import drop, times
+        from hoplite.nets.view import at_rows, drop, polynomial, times
 
         count = self.config.layers
-        near = view.near(count * self.config.hops)  # no other node has a part in the outputs
+        near, rows = view.near(count * self.config.hops)  # no other node has a part in the outputs
         signal = times(near.features, weights["weight_1"], dropout)
         for number in range(1, count):
-            signal = near.polynomial(signal, weights[f"alpha_{number}"])
+            signal = polynomial(near, signal, weights[f"alpha_{number}"])
             hidden = torch.relu(signal + weights[f"bias_{number}"])
             hidden = drop(hidden, dropout, number, near.nodes)
             signal = hidden @ weights[f"weight_{number + 1}"]
-        return near.at_rows(near.polynomial(signal, weights[f"alpha_{count}"]))
+        return at_rows(polynomial(near, signal, weights[f"alpha_{count}"]), rows)
 
     def signal_columns(self) -> int:
         return max(self.config.hidden, self.num_classes)

@@ -20,7 +20,7 @@ from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
 from hoplite.models.base import Weights
-from hoplite.nets.view import GraphView, HopView, RowView, TorchGraph, torch_threads
+from hoplite.nets.view import GraphView, HopView, RowView, torch_threads
 from hoplite.training.linear import plan_order
 from hoplite.training.objective import GradientObjective, Measured, Problem, Signal
 
@@ -96,8 +96,9 @@ class NetworkObjective(GradientObjective):
             == "hops-first"
         )
         key = ("view", hops_first, None if nodes is None else nodes.tobytes())
-        graph = TorchGraph.of(problem.source)
-        return _GraphRows(problem.shared(key, lambda: graph.view(nodes, hops_first=hops_first)))
+        return _GraphRows(
+            problem.shared(key, lambda: GraphView(problem.source, nodes, hops_first=hops_first))
+        )
 
     def _threads(self, nodes: np.ndarray | None) -> Any:
         """Within the block, the threads that the evaluation at ``nodes`` is worth."""

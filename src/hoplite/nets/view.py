@@ -12,7 +12,6 @@ dropout leaves of X, and W weights (d, w):
 
 from __future__ import annotations
 
-import copy
 import threading
 import warnings
 from abc import ABC, abstractmethod
@@ -28,20 +27,18 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from hoplite.bases import Basis
 from hoplite.engine.backend import get_num_threads
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.features import Features
-from hoplite.engine.polynomial import gather_hops, polynomial, polynomial_adjoint, scatter_hops
-from hoplite.engine.propagation import MAX_NEAR, Propagation, nodes_near
+from hoplite.engine.polynomial import gather_hops, scatter_hops
+from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix, spmm
 
 WIDE_GAIN = 8  # a multiply-add of wide dense products costs so many times less than of sparse ones
 SHARED_WORK = 1 << 24  # multiply-adds from which on several threads are worth their start
 
 Map = Callable[[np.ndarray], np.ndarray]
-_graphs: WeakKeyDictionary[Propagation, TorchGraph] = WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = threading.RLock()
 L = TypeVar("L", bound="Layer")
 
 
@@ -77,37 +74,6 @@ class HopView:
         return known @ weight
 
 
-class TorchGraph:
-    """The graph of a Propagation with one operator, as networks read it."""
-
-    def __init__(self, source: Propagation) -> None:
-        (self.matrix,) = source.matrices  # of one operator
-        self.source, self.features = source, source.features
-        self.basis, self.hops = source.basis, source.hops
-
-    @classmethod
-    def of(cls, source: Propagation) -> TorchGraph:
-        """The same for every view of ``source``, so that its edges are listed once."""
-        with _lock:
-            if source not in _graphs:
-                _graphs[source] = cls(copy.copy(source))  # which must not keep its key alive
-            return _graphs[source]
-
-    @property
-    def num_nodes(self) -> int:
-        """n."""
-        return self.features.shape[0]
-
-    def view(self, nodes: np.ndarray | None = None, *, hops_first: bool = False) -> GraphView:
-        """The rows of ``nodes`` (all if None); ``hops_first`` propagates X once and keeps it."""
-        return GraphView(self, nodes, hops_first)
-
-    @cached_property
-    def whole(self) -> WholeGraph:
-        """The graph as networks of other libraries take it."""
-        return WholeGraph.of(self.source.adjacency, self.features)
-
-
 @dataclass(frozen=True, eq=False)
 class WholeGraph:
     """A graph as networks of other libraries take it: X dense, and a list of edges.
@@ -135,15 +101,29 @@ class WholeGraph:
         return cls(as_tensor(features.dense()), torch.from_numpy(ends), weights)
 
 
-class GraphView:
-    """Some nodes of a graph; all if ``nodes`` is None."""
+_wholes: WeakKeyDictionary[Propagation, WholeGraph] = WeakKeyDictionary()
 
-    def __init__(self, graph: TorchGraph, nodes: np.ndarray | None, hops_first: bool) -> None:
-        self.graph, self.nodes = graph, nodes
-        self._index = None if nodes is None else torch.tensor(nodes)
-        self._hops_first = hops_first
-        self._nears: dict[int, Near] = {}
+
+class GraphView:
+    """Some nodes of a graph with one operator; all if ``nodes`` is None.
+
+    ``hops_first`` propagates X once and keeps it.
+    """
+
+    def __init__(
+        self, graph: Propagation, nodes: np.ndarray | None = None, *, hops_first: bool = False
+    ) -> None:
+        self.graph, self.nodes, self._hops_first = graph, nodes, hops_first
+        self._nears: dict[int, tuple[Propagation, np.ndarray | None]] = {}
         self._layers: dict[Any, tuple[Features, list[Any]]] = {}
+
+    @property
+    def whole(self) -> WholeGraph:
+        """The graph as networks of other libraries take it; its edges are listed once."""
+        with _lock:
+            if self.graph not in _wholes:
+                _wholes[self.graph] = WholeGraph.of(self.graph.adjacency, self.graph.features)
+            return _wholes[self.graph]
 
     @property
     def num_rows(self) -> int:
@@ -152,7 +132,7 @@ class GraphView:
 
     def pick(self, signal: Tensor) -> Tensor:
         """The view's rows of a signal on all nodes."""
-        return signal if self._index is None else signal.index_select(0, self._index)
+        return at_rows(signal, self.nodes)
 
     def layers(self, count: int, make: type[L]) -> tuple[Features, list[L]]:
         """X and the graph as a network of ``count`` layers reads them, the first layer first.
@@ -189,24 +169,22 @@ class GraphView:
         """
         if dropout is None:
             return self._hop_features
-        graph, near = self.graph, self.near(self.graph.hops)
+        graph, (near, rows) = self.graph, self.near(self.graph.hops)
         columns, slices = near.features.shape[1], graph.hops + 1
-        if slices * self.num_rows * near.features.nnz < graph.hops * near.matrix.nnz * columns:
+        if slices * self.num_rows * near.features.nnz < graph.hops * near.nonzeros * columns:
             product = near.features.transposed_times(self._filter_rows, dropout)
             shape = (columns, slices, self.num_rows)
             return torch.from_numpy(product).view(shape).permute(1, 2, 0)
-        dense = near.features.dense(dropout)
-        return torch.from_numpy(gather_hops(near.matrix, graph.basis, dense, graph.hops, near.rows))
+        return torch.from_numpy(near.gather(near.features.dense(dropout), rows))
 
     @cached_property
     def _filter_rows(self) -> np.ndarray:
         """p_i(M)' at the rows, for every hop: (n, (k + 1) rows)."""
-        near, hops = self.near(self.graph.hops), self.graph.hops
-        nodes, count = near.features.shape[0], self.num_rows
-        ones = np.zeros((nodes, count), near.matrix.dtype)
-        ones[np.arange(nodes) if near.rows is None else near.rows, np.arange(count)] = 1
-        filters = gather_hops(near.matrix.T, self.graph.basis, ones, hops)
-        return np.ascontiguousarray(filters.transpose(1, 0, 2)).reshape(nodes, -1)
+        near, rows = self.near(self.graph.hops)
+        ones = np.zeros((near.num_nodes, self.num_rows), near.dtype)
+        ones[np.arange(near.num_nodes) if rows is None else rows, np.arange(self.num_rows)] = 1
+        filters = near.sum_blocks_adjoint(ones)
+        return np.ascontiguousarray(filters.transpose(1, 0, 2)).reshape(near.num_nodes, -1)
 
     def hop_outputs(
         self, weight: Tensor, dropout: Dropout | None = None, known: Tensor | None = None
@@ -235,11 +213,12 @@ class GraphView:
 
     def _propagated(self, weight: Tensor, dropout: Dropout | None, hops: int) -> Tensor:
         """The hops of X~ W up to ``hops``, at the rows."""
-        near, basis = self.near(hops), self.graph.basis
+        near, rows = self.near(hops)
+        (matrix,), basis = near.matrices, near.basis
         return linear(
             times(near.features, weight, dropout),
-            lambda signal: gather_hops(near.matrix, basis, signal, hops, near.rows),
-            lambda gathered: scatter_hops(near.matrix.T, basis, gathered, near.rows),
+            lambda signal: gather_hops(matrix, basis, signal, hops, rows),
+            lambda gathered: scatter_hops(matrix.T, basis, gathered, rows),
         )
 
     def _product_is_cheap(self, slices: int, hops: int) -> bool:
@@ -247,14 +226,18 @@ class GraphView:
 
         Per column of W: slices rows d / WIDE_GAIN against nnz(X) + hops nnz(M), near the rows.
         """
-        near = self.near(hops)
-        sparse = near.features.nnz + hops * near.matrix.nnz
+        near, _ = self.near(hops)
+        sparse = near.features.nnz + hops * near.nonzeros
         return slices * self.num_rows * near.features.shape[1] < WIDE_GAIN * sparse
 
-    def near(self, hops: int) -> Near:
-        """M and X of the nodes within ``hops`` hops of the rows."""
+    def near(self, hops: int) -> tuple[Propagation, np.ndarray | None]:
+        """M and X of the nodes within ``hops`` hops, and where the rows are among them (None: all).
+
+        p_i(M) X at the rows depends on no other node.
+        """
         if hops not in self._nears:
-            self._nears[hops] = Near.of(self.graph, self.nodes, hops)
+            whole, nodes = self.graph, self.nodes
+            self._nears[hops] = (whole, None) if nodes is None else whole.near(nodes, hops)
         return self._nears[hops]
 
     @cached_property
@@ -263,7 +246,7 @@ class GraphView:
 
     @cached_property
     def _hop_features(self) -> Tensor:
-        return torch.from_numpy(self.graph.source.hop_features(self.nodes))
+        return torch.from_numpy(self.graph.hop_features(self.nodes))
 
 
 RowView = HopView | GraphView
@@ -294,7 +277,7 @@ class Layer(ABC):
 
     @staticmethod
     @abstractmethod
-    def whole(graph: TorchGraph) -> sp.csr_array:
+    def whole(graph: Propagation) -> sp.csr_array:
         """The matrix of all nodes: n x n."""
 
 
@@ -302,8 +285,8 @@ class Convolution(Layer):
     """S."""
 
     @staticmethod
-    def whole(graph: TorchGraph) -> sp.csr_array:
-        return graph.matrix.to_scipy()
+    def whole(graph: Propagation) -> sp.csr_array:
+        return graph.matrices[0].to_scipy()
 
     def __call__(self, signal: Tensor) -> Tensor:
         """S times a signal: (sources, w) -> (nodes, w)."""
@@ -314,54 +297,28 @@ class Convolution(Layer):
         return SparseMatrix.from_scipy(self.part)
 
 
-@dataclass(frozen=True, eq=False)
-class Near:
-    """M and X of the nodes within some hops of a view's rows, and where these are among them.
-
-    p_i(M) X at the rows depends on no other node. Far rows of the smaller M are not those of M.
-    """
-
-    matrix: SparseMatrix
-    features: Features
-    basis: Basis
-    rows: np.ndarray | None  # None: all
-    nodes: np.ndarray | None = None  # None: all
-
-    def polynomial(self, signal: Tensor, coefficients: Tensor) -> Tensor:
-        """sum_i c_i p_i(M) signal: (n, w) and (k + 1,) -> (n, w), differentiable in both."""
-        return _Polynomial.apply(signal, coefficients, self)  # pyright: ignore[reportReturnType]
-
-    def at_rows(self, signal: Tensor) -> Tensor:
-        """(n, w) -> (rows, w)."""
-        return signal if self.rows is None else signal.index_select(0, torch.tensor(self.rows))
-
-    @classmethod
-    def of(cls, graph: TorchGraph, rows: np.ndarray | None, hops: int) -> Near:
-        """The whole graph if hardly any node is left out."""
-        if rows is None:
-            return cls(graph.matrix, graph.features, graph.basis, None)
-        reached = nodes_near(graph.matrix, rows, hops)
-        if reached.sum() > MAX_NEAR * len(reached):
-            return cls(graph.matrix, graph.features, graph.basis, rows)
-        nodes = np.flatnonzero(reached)
-        places = np.searchsorted(nodes, rows)
-        matrix, features = graph.matrix.among(nodes), graph.features.rows(nodes)
-        return cls(matrix, features, graph.basis, places, nodes)
-
-
 class _Polynomial(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, signal: Tensor, coefficients: Tensor, near: Near) -> Tensor:
+    def forward(ctx: Any, signal: Tensor, coefficients: Tensor, near: Propagation) -> Tensor:
         scales = coefficients.detach().unsqueeze(1).expand(-1, signal.shape[1])
         ctx.near, ctx.arrays = near, (as_array(signal), as_array(scales))
-        return torch.from_numpy(polynomial(near.matrix, near.basis, *ctx.arrays))
+        return torch.from_numpy(near.combine(*ctx.arrays))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        matrix, basis, outer = ctx.near.matrix.T, ctx.near.basis, as_array(gradients[0])
-        by_signal, by_scales = polynomial_adjoint(matrix, basis, outer, *ctx.arrays)
+        by_signal, by_scales = ctx.near.combine_adjoint(as_array(gradients[0]), *ctx.arrays)
         by_coefficients = torch.from_numpy(by_scales.sum(axis=1)).to(gradients[0].dtype)
         return torch.from_numpy(by_signal), by_coefficients, None
+
+
+def polynomial(near: Propagation, signal: Tensor, coefficients: Tensor) -> Tensor:
+    """sum_i c_i p_i(M) signal: (n, w) and (k + 1,) -> (n, w), differentiable in both."""
+    return _Polynomial.apply(signal, coefficients, near)  # pyright: ignore[reportReturnType]
+
+
+def at_rows(signal: Tensor, rows: np.ndarray | None) -> Tensor:
+    """(n, w) -> (rows, w)."""
+    return signal if rows is None else signal.index_select(0, torch.tensor(rows))
 
 
 def times(features: Features, weight: Tensor, dropout: Dropout | None = None) -> Tensor:

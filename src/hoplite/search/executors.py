@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hoplite import machine
-from hoplite.cluster import check_wanted, connect
 from hoplite.config import EXECUTORS, check_number
 from hoplite.engine.backend import get_num_threads, set_num_threads, use_threads
 from hoplite.errors import ConfigError, HopliteWarning, SearchError, check_choice
 from hoplite.io.npz import read_npz, write_npz
 from hoplite.models import split_options
 from hoplite.search.trials import FinishedTrial, Scores, SearchFile, Trial, TrialQueue
+from hoplite.store.cluster import check_wanted, connect
 from hoplite.tasks import task_of
 from hoplite.training.fit import fit
 from hoplite.training.runs import Run

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from hoplite.bases import Step, find_basis
-from hoplite.cluster import Cluster, check_wanted, connect, wait_until
 from hoplite.config import check_hops
 from hoplite.csr import row_ranges
 from hoplite.engine.polynomial import next_hop
@@ -37,25 +36,8 @@ from hoplite.io.array_files import CsrFiles, all_integers
 from hoplite.machine import format_bytes, parse_bytes, peak_memory, release_memory, used_memory
 from hoplite.operators import find_operator
 from hoplite.progress import steps_bar, watched
-from hoplite.store.blocks import Blocks, DamagedBlock, PanelRecord
-from hoplite.store.cost import (
-    PLANNED_RESERVE,
-    Sizes,
-    check_room,
-    panel_width,
-    part_entries,
-    planned_use,
-    prepared_entries,
-    rows_per_block,
-)
-from hoplite.store.graph_files import (
-    OPERATOR,
-    read_record,
-    write_nodes,
-    write_operator,
-    write_record,
-)
-from hoplite.store.manifest import DTYPES, FILE, GRAPH, LOCK, Manifest, read_manifest
+from hoplite.store import cost, files
+from hoplite.store.cluster import Cluster, check_wanted, connect, wait_until
 from hoplite.store.opening import opened_graph
 from hoplite.store.store import HopStore
 
@@ -133,7 +115,7 @@ def propagate(
     """
     hops, budget, folder = check_hops(hops), parse_bytes(memory), Path(out)
     find_operator(operator).require_symmetric("what is read of a hop store needs")
-    check_choice("dtype", dtype, DTYPES)
+    check_choice("dtype", dtype, files.TYPES)
     chosen = find_basis(basis)
     chosen.table(hops)  # that it has the numbers is known before any work
     settings: dict[str, Any] = {"operator": operator, "basis": str(chosen), "dtype": dtype}
@@ -158,12 +140,12 @@ def propagate(
             settings["loop_weight"] = loop_weight
             # what was loaded here is free again when the hops are computed
             held, peak = (before, peak_memory()) if loaded else (used_memory(), 0)
-            use, size = (planned_use(held), peak, budget), workers.size if workers else 1
+            use, size = (cost.planned_use(held), peak, budget), workers.size if workers else 1
             manifest = adopt_manifest(folder, graph, hops, settings, use, size)
             store = HopStore(folder, manifest)
             tell("checking the store", OPENED)
             for damage in store.damages() if store.data.exists() else ():
-                if isinstance(damage, DamagedBlock):
+                if isinstance(damage, files.DamagedBlock):
                     damage.path.unlink(missing_ok=True)  # so that it is made again
             prepare(store, graph, budget, tell)
             del graph  # nothing may hold what is free from here on
@@ -193,22 +175,22 @@ def claimed(folder: Path) -> Iterator[None]:
         raise StoreError(f"{folder} is a file; give --out a folder.")
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / LOCK) as (_, ours):
+    with locked(folder / files.LOCK) as (_, ours):
         if ours is False:
             raise StoreError(f"another process is working on {folder}; wait, or use another --out.")
         _tidy(folder)
         try:
             yield
         except BaseException:
-            if made and [path.name for path in folder.iterdir()] == [LOCK]:
+            if made and [path.name for path in folder.iterdir()] == [files.LOCK]:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
 
 
 def _tidy(folder: Path) -> None:
     """Remove temporary files and all but the valid version; StoreError if there are other files."""
-    if (folder / FILE).exists():
-        current = read_manifest(folder).data
+    if (folder / files.FILE).exists():
+        current = files.read_manifest(folder).data
         for path in folder.glob("v[0-9]*"):
             if path.name != current:
                 shutil.rmtree(path)
@@ -216,7 +198,7 @@ def _tidy(folder: Path) -> None:
             remove_leftovers(Path(place))
     else:
         for path in folder.iterdir():
-            if not path.name.startswith(".") and path.name != GRAPH:
+            if not path.name.startswith(".") and path.name != files.GRAPH:
                 raise StoreError(
                     f"{folder} already contains {path.name!r}, which is not part of a hop store; "
                     "use another --out."
@@ -231,7 +213,7 @@ def adopt_manifest(
     settings: dict[str, Any],
     memory: tuple[int, int, int],
     workers: int,
-) -> Manifest:
+) -> files.Manifest:
     """The manifest of this work: the one in ``folder`` if it is of the same work, or a new one.
 
     ``memory`` is what the process holds, its peak up to now, and the limit. A new manifest has
@@ -239,7 +221,7 @@ def adopt_manifest(
     anything else, so that no block is ever of unknown origin.
     """
     identity, (held, peak, limit) = data.fingerprint(), memory
-    found = read_manifest(folder) if (folder / FILE).exists() else None
+    found = files.read_manifest(folder) if (folder / files.FILE).exists() else None
     entries, ids = data.adjacency_rows.entries, data.node_ids
     wanted: dict[str, Any] = {
         "graph": identity.graph,
@@ -249,11 +231,13 @@ def adopt_manifest(
         **settings,
         "loop_weight": settings["loop_weight"] or (found or data).loop_weight,
     }
-    sizes = Sizes.of(data.num_nodes, entries, identity.longest_row, data.num_features)
+    sizes = cost.Sizes.of(data.num_nodes, entries, identity.longest_row, data.num_features)
     if found is None:
-        making = used_memory() + sizes.least(0, PLANNED_RESERVE)  # S is made while X is still held
-        room = check_room(sizes, 1, held, limit, reserve=PLANNED_RESERVE, taken=max(peak, making))
-        width, rows = panel_width(sizes, room, workers), rows_per_block(sizes, room)
+        reserve = cost.PLANNED_RESERVE
+        making = used_memory() + sizes.least(0, reserve)  # S is made while X is still held
+        taken = max(peak, making)
+        room = cost.check_room(sizes, 1, held, limit, reserve=reserve, taken=taken)
+        width, rows = cost.panel_width(sizes, room, workers), cost.rows_per_block(sizes, room)
         columns = range(0, sizes.columns, width)
         panels = tuple((first, min(first + width, sizes.columns)) for first in columns)
     else:
@@ -265,10 +249,10 @@ def adopt_manifest(
                 )
         panels, rows = found.panels, found.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
-        check_room(sizes, widest, held, limit, taken=peak)
+        cost.check_room(sizes, widest, held, limit, taken=peak)
     integers = all_integers(ids or ())
     try:
-        manifest = Manifest(
+        manifest = files.Manifest(
             **wanted,
             name=data.name,
             entries=entries,
@@ -293,25 +277,25 @@ def adopt_manifest(
 
 def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> None:
     """Write S, hop 0, the labels, the split and the ids, as far as they are missing."""
-    manifest, blocks = store.manifest, Blocks(store.data, store.manifest)
+    manifest, blocks = store.manifest, files.Blocks(store.data, store.manifest)
     _warn_about_room(blocks)
     store.data.mkdir(exist_ok=True)
     try:
-        record = read_record(store.data)
+        record = files.read_record(store.data)
         record.check_operator(store.data)
         edges = record.edges
     except (OSError, ValueError):
-        entries = prepared_entries(budget - used_memory() - 16 * manifest.nodes)
+        entries = cost.prepared_entries(budget - used_memory() - 16 * manifest.nodes)
         span = OPERATOR_MADE - OPENED
 
         def note(share: float) -> None:
             tell("making the operator", OPENED + span * share)
 
-        edges = write_operator(store.data, data.adjacency_rows, manifest, entries, note)
-    write_nodes(store.data, manifest, data.labels, data.split, data.node_ids or ())
-    write_record(store.data, edges)
+        edges = files.write_operator(store.data, data.adjacency_rows, manifest, entries, note)
+    files.write_nodes(store.data, manifest, data.labels, data.split, data.node_ids or ())
+    files.write_record(store.data, edges)
     panels = [panel for panel in range(len(manifest.panels)) if not blocks.finished(0, panel)]
-    records = {panel: PanelRecord() for panel in panels}
+    records = {panel: files.PanelRecord() for panel in panels}
     for block, (start, stop) in enumerate(manifest.row_blocks if panels else ()):
         rows = data.feature_rows(start, stop)  # X is read once, from top to bottom
         for panel, record in records.items():
@@ -323,7 +307,7 @@ def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> No
         blocks.close_panel(0, panel, record)
 
 
-def _warn_about_room(blocks: Blocks) -> None:
+def _warn_about_room(blocks: files.Blocks) -> None:
     """A disk that cannot hold the store is better known before hours of work than after."""
     places = (place for place in blocks.each() if not blocks.has(*place))
     needed = sum(blocks.file_bytes(*place) for place in places)
@@ -363,7 +347,7 @@ def compute_on(
     fits. What two workers write at the same time is the same: blocks are renamed into place, whole.
     Progress is read from the files.
     """
-    blocks, waiting = Blocks(store.data, store.manifest), set(store.missing())
+    blocks, waiting = files.Blocks(store.data, store.manifest), set(store.missing())
 
     def look() -> bool:
         for panel, hop in sorted(waiting):
@@ -386,69 +370,67 @@ def compute_on(
 
 def compute_panel(folder: str, version: int, panel: int, memory: int) -> None:
     """Run on a worker: the missing hops of one panel."""
-    manifest = read_manifest(Path(folder))
+    manifest = files.read_manifest(Path(folder))
     if manifest.version != version:
         raise StoreError(f"{folder} was changed by another process.")
     run_panel(Path(folder), manifest, panel, memory, lambda panel, hop: check_wanted())
 
 
-def run_panel(
-    folder: Path, manifest: Manifest, panel: int, memory: int, note: Note | None = None
-) -> None:
+def run_panel(folder: Path, manifest: files.Manifest, panel: int, memory: int, note: Note) -> None:
     """Compute the missing hops of one panel of the store in ``folder``.
 
     ``memory`` is the peak of the whole process in bytes; ``note`` is called with the panel and hop
     that are finished.
     """
-    blocks = Blocks(folder / manifest.data, manifest)
+    blocks = files.Blocks(folder / manifest.data, manifest)
     missing = [hop for hop in range(1, manifest.hops + 1) if not blocks.finished(hop, panel)]
     if not missing:
         return
     first, last = manifest.panels[panel]
-    sizes = Sizes.of_manifest(manifest)
+    sizes = cost.Sizes.of_manifest(manifest)
     release_memory()
-    room = check_room(sizes, last - first, used_memory(), memory)
+    room = cost.check_room(sizes, last - first, used_memory(), memory)
     with _operator(blocks.data, sizes, last - first, room) as multiply:
-        _compute_hops(blocks, panel, missing, multiply, note or (lambda panel, hop: None))
+        _compute_hops(blocks, panel, missing, multiply, note)
 
 
 @contextlib.contextmanager
-def _operator(data: Path, sizes: Sizes, width: int, room: int) -> Iterator[Multiply]:
+def _operator(data: Path, sizes: cost.Sizes, width: int, room: int) -> Iterator[Multiply]:
     """Yield multiply(x, y, (a, b, g)): y = (a S + b) x - g y."""
 
     def damaged(error: Exception) -> StoreError:
         return StoreError(
-            f"{data / OPERATOR} is missing or damaged ({error}); run the same `hoplite propagate` "
-            "again to repair it."
+            f"{data / files.OPERATOR} is missing or damaged ({error}); run the same `hoplite "
+            "propagate` again to repair it."
         )
 
-    entries = part_entries(sizes, width, room)
+    entries = cost.part_entries(sizes, width, room)
     try:
-        files = CsrFiles(data / OPERATOR, damaged)
+        matrix = CsrFiles(data / files.OPERATOR, damaged)
     except (OSError, ValueError) as error:
         raise damaged(error) from error
-    with files:
-        if files.rows != sizes.nodes:
-            raise damaged(ValueError(f"it has {files.rows:,} rows, not {sizes.nodes:,}"))
+    with matrix:
+        if matrix.rows != sizes.nodes:
+            raise damaged(ValueError(f"it has {matrix.rows:,} rows, not {sizes.nodes:,}"))
         whole = entries >= sizes.entries
-        ranges = [(0, files.rows)] if whole else list(row_ranges(files, entries))
-        kept = _part(files, 0, files.rows) if whole else None
+        ranges = [(0, matrix.rows)] if whole else list(row_ranges(matrix, entries))
+        kept = _part(matrix, 0, matrix.rows) if whole else None
 
         def multiply(x: np.ndarray, y: np.ndarray, step: Step) -> None:
             for start, stop in ranges:  # no name holds a part while the next is being read
                 own, out = x[start:stop], y[start:stop]
-                next_hop(kept or _part(files, start, stop), step, x, out, own=own, out=out)
+                next_hop(kept or _part(matrix, start, stop), step, x, out, own=own, out=out)
 
         yield multiply
 
 
-def _part(files: CsrFiles, start: int, stop: int) -> SparseMatrix:
+def _part(matrix: CsrFiles, start: int, stop: int) -> SparseMatrix:
     """Rows of S."""
-    return SparseMatrix(files.read(start, stop).to_scipy(files.rows), symmetric=False)
+    return SparseMatrix(matrix.read(start, stop).to_scipy(matrix.rows), symmetric=False)
 
 
 def _compute_hops(
-    blocks: Blocks, panel: int, missing: list[int], multiply: Multiply, note: Note
+    blocks: files.Blocks, panel: int, missing: list[int], multiply: Multiply, note: Note
 ) -> None:
     manifest = blocks.manifest
     first, last = manifest.panels[panel]

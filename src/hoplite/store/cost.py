@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from hoplite.csr import MAX_INT32
 from hoplite.engine.backend import has_native
 from hoplite.machine import check_memory
-from hoplite.store.manifest import Manifest
+from hoplite.store.files import Manifest
 
 LEAST_USE, USE_STEP = 140 * 10**6, 60 * 10**6
 RESERVE, PLANNED_RESERVE = 24 * 10**6, 56 * 10**6

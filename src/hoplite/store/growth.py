@@ -21,10 +21,10 @@ new store is the same to the bit as one that is made of the grown graph.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import shutil
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,9 @@ from hoplite.io.array_files import CsrFiles
 from hoplite.io.extend import NewNodes, NewTables
 from hoplite.machine import parse_bytes, release_memory, used_memory
 from hoplite.progress import steps_bar, watched
-from hoplite.store.blocks import Blocks, PanelRecord
+from hoplite.store import files
 from hoplite.store.building import Progress, claimed, disk_errors, log, run_panel
 from hoplite.store.cost import RESERVE, Sizes, check_room, prepared_entries
-from hoplite.store.graph_files import OPERATOR, write_nodes, write_operator, write_record
-from hoplite.store.manifest import GRAPH
 from hoplite.store.store import HopStore
 from hoplite.structural import links_among, log_degrees_of, structural_count
 
@@ -124,6 +122,7 @@ class _Update:
 
     def __init__(self, store: HopStore, tables: NewTables, budget: int, tell: Progress) -> None:
         self._store, self._old, self._budget, self._tell = store, store.manifest, budget, tell
+        self._old_blocks = files.Blocks(store.data, store.manifest)
         adjacency, names = store.adjacency_rows, store.feature_names
         if adjacency is None:
             raise StoreError(
@@ -144,14 +143,16 @@ class _Update:
         """Build the version and make it valid, if there is a new node or edge at all."""
         if not len(self._changed):  # all of them may have been dropped
             return
-        store, adjacency, tell = self._store, self._adjacency, self._tell
+        store, new, adjacency, tell = self._store, self._new, self._adjacency, self._tell
+        # the old rows of X are checked on the way
+        features = (store.feature_rows(*block) for block in self._old.row_blocks)
         self._manifest = manifest = dataclasses.replace(
             self._old,
             nodes=adjacency.rows,
             entries=adjacency.entries,
             longest_row=int(np.diff(adjacency.indptr(0, adjacency.rows)).max(initial=0)),
             graph=adjacency_digest(adjacency)[0],
-            features=self._features_digest(),
+            features=features_digest(chain(features, [new.features]), self._old.columns),
             ids=self._ids(),
             added=(*self._old.added, digest),
             version=self._old.version + 1,
@@ -166,9 +167,11 @@ class _Update:
             tell("making the operator", READ + (OPERATOR_MADE - READ) * share)
 
         entries = prepared_entries(room - 16 * manifest.nodes)
-        edges = write_operator(data, adjacency, manifest, entries, note)
-        self._write_nodes()
-        write_record(data, edges)
+        edges = files.write_operator(data, adjacency, manifest, entries, note)
+        old_ids = range(store.num_nodes) if store.node_ids is None else store.node_ids
+        labels, ids = np.concatenate([store.labels, new.labels]), chain(old_ids, new.ids.tolist())
+        files.write_nodes(data, manifest, labels, new.grown_split(store.split), ids)
+        files.write_record(data, edges)
         tell("writing the features", OPERATOR_MADE)
         balls = list(self._balls(manifest.hops + 1))
         local = self._local(balls, widest, room)
@@ -181,7 +184,7 @@ class _Update:
                 self._compute(panel, balls, local)
         for place, _, _ in os.walk(data):
             sync_folder(Path(place))
-        shutil.rmtree(store.folder / GRAPH, ignore_errors=True)  # tables of the graph before
+        shutil.rmtree(store.folder / files.GRAPH, ignore_errors=True)  # tables of the graph before
         manifest.write(store.folder)
         shutil.rmtree(store.data, ignore_errors=True)
 
@@ -190,18 +193,6 @@ class _Update:
             return self._old.ids
         integers = self._new.integer_ids and self._old.ids in (None, "integers")
         return "integers" if integers else "text"
-
-    def _write_nodes(self) -> None:
-        store, new = self._store, self._new
-        old = range(store.num_nodes) if store.node_ids is None else store.node_ids
-        labels = np.concatenate([store.labels, new.labels])
-        ids = itertools.chain(old, new.ids.tolist())
-        write_nodes(self._data, self._manifest, labels, new.grown_split(store.split), ids)
-
-    def _features_digest(self) -> str:
-        """SHA-256 of X with the new rows; the old ones are checked on the way."""
-        blocks = (self._store.feature_rows(*block) for block in self._old.row_blocks)
-        return features_digest(itertools.chain(blocks, [self._new.features]), self._old.columns)
 
     def _balls(self, radius: int) -> Iterator[np.ndarray]:
         """B_0 = T, B_1, .. B_radius, sorted."""
@@ -232,8 +223,8 @@ class _Update:
         place = np.full(n, -1, np.int32)
         place[columns] = np.arange(len(columns), dtype=np.int32)
         parts, entries = [sp.csr_array((0, len(columns)), dtype=np.float32)], 0
-        with CsrFiles(self._data / OPERATOR) as files:
-            for _, part in rows_of(files, rows):
+        with CsrFiles(self._data / files.OPERATOR) as matrix:
+            for _, part in rows_of(matrix, rows):
                 entries += part.nnz
                 if ENTRY_BYTES * entries > left:
                     return None
@@ -243,8 +234,8 @@ class _Update:
 
     def _write_hop(self, hop: int, panel: int, nodes: np.ndarray, values: np.ndarray) -> None:
         """A hop in which the rows of ``nodes`` are ``values`` now; other blocks are linked."""
-        old, new = Blocks(self._store.data, self._old), Blocks(self._data, self._manifest)
-        checksums, record = old.record(hop, panel).crc32, PanelRecord()
+        old, new = self._old_blocks, files.Blocks(self._data, self._manifest)
+        checksums, record = old.record(hop, panel).crc32, files.PanelRecord()
         step = self._manifest.rows_per_block
         for block, (start, stop) in enumerate(self._manifest.row_blocks):
             low, high = np.searchsorted(nodes, [start, stop])
@@ -285,11 +276,11 @@ class _Update:
         self, hop: int, panel: int, nodes: np.ndarray, region: np.ndarray, out: np.ndarray
     ) -> None:
         """Fill the rows of ``out``, which are those of ``region``, of old nodes with the files'."""
-        blocks, step = Blocks(self._store.data, self._old), self._old.rows_per_block
+        step = self._old.rows_per_block
         nodes = nodes[nodes < self._old.nodes]
         for block in np.unique(nodes // step).tolist():
             some = nodes[nodes // step == block]
-            found = blocks.read(hop, block, panel, some - block * step)
+            found = self._old_blocks.read(hop, block, panel, some - block * step)
             out[np.searchsorted(region, some)] = found
 
     def _note(self, panel: int, hop: int) -> None:
@@ -321,14 +312,8 @@ def changed_rows(adjacency: CsrRows, new: NewNodes) -> tuple[np.ndarray, sp.csr_
         forward.data[:] = 1
     inner = sp.csr_array(forward[:, nodes])
     both = sp.coo_array(inner.maximum(inner.T))
-    outer = forward.tocoo()
-    outside = ~np.isin(outer.col, nodes)
-    places = (
-        np.concatenate([outer.row[outside], both.row]),
-        np.concatenate([outer.col[outside], nodes[both.col]]),
-    )
-    values = np.concatenate([outer.data[outside], both.data])
-    found = sp.csr_array(sp.coo_array((values, places), shape=(len(nodes), n)))
+    forward.data[np.isin(forward.indices, nodes)] = 0
+    found = sp.csr_array((both.data, (both.row, nodes[both.col])), (len(nodes), n)) + forward
     found.data[found.indices == np.repeat(nodes, np.diff(found.indptr))] = 0
     found.eliminate_zeros()
     found.sort_indices()

@@ -23,7 +23,7 @@ from hoplite.io.tables import import_tables
 from hoplite.labels import AUTO, check_task, kind_of
 from hoplite.machine import release_memory, used_memory
 from hoplite.preparation import refuse_options
-from hoplite.store.manifest import FILE, GRAPH
+from hoplite.store.files import FILE, GRAPH
 from hoplite.store.store import HopStore
 from hoplite.structural import log_degrees_of
 

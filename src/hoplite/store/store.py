@@ -18,19 +18,7 @@ from hoplite.errors import ConfigError, StoreError
 from hoplite.graph import Graph, Split, cached_property
 from hoplite.io.array_files import ID_ENDS, IDS, StoredIds
 from hoplite.io.splits import read_labels, read_split
-from hoplite.store.blocks import Blocks, DamagedBlock
-from hoplite.store.graph_files import (
-    FILES,
-    LABELS,
-    OPERATOR,
-    SPLIT,
-    WEIGHTS,
-    FileRecord,
-    StoredAdjacency,
-    StoredOperator,
-    read_record,
-)
-from hoplite.store.manifest import Manifest, read_manifest
+from hoplite.store import files
 
 
 class HopStore:
@@ -51,7 +39,7 @@ class HopStore:
     ((3, 5, 1433), True)
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: files.Manifest) -> None:
         self.folder, self.manifest = folder, manifest
         self.name, self.num_nodes = manifest.name, manifest.nodes
         self.num_features, self.num_classes = manifest.columns, len(manifest.class_names)
@@ -59,7 +47,7 @@ class HopStore:
         self.class_names, self.feature_names = manifest.class_names, manifest.feature_names
         self.preparation, self.loop_weight = manifest.preparation, manifest.loop_weight
         self.data = folder / manifest.data
-        self._blocks = Blocks(self.data, manifest)
+        self._blocks = files.Blocks(self.data, manifest)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> HopStore:
@@ -79,7 +67,7 @@ class HopStore:
             If the folder is not a store.
         """
         folder = Path(folder)
-        return cls(folder, read_manifest(folder))
+        return cls(folder, files.read_manifest(folder))
 
     @property
     def relation_weights(self) -> dict[str, float]:
@@ -92,22 +80,22 @@ class HopStore:
         return self
 
     @cached_property
-    def operator_rows(self) -> StoredOperator:
+    def operator_rows(self) -> files.StoredOperator:
         """S in the form that the basis needs, a range of rows at a time."""
-        with self._sound(OPERATOR):
+        with self._sound(files.OPERATOR):
             self._record.check_operator(self.data)
-            files = StoredOperator(self.data, partial(self._damaged, OPERATOR))
-            if files.rows != self.num_nodes:
-                raise ValueError(f"it has {files.rows:,} rows, not {self.num_nodes:,}")
-            return files
+            matrix = files.StoredOperator(self.data, partial(self._damaged, files.OPERATOR))
+            if matrix.rows != self.num_nodes:
+                raise ValueError(f"it has {matrix.rows:,} rows, not {self.num_nodes:,}")
+            return matrix
 
     @cached_property
-    def adjacency_rows(self) -> StoredAdjacency | None:
+    def adjacency_rows(self) -> files.StoredAdjacency | None:
         """The edge weights, a range of rows at a time; None if S has lost some that became 0."""
         operator, edges = self.operator_rows, self._record.edges
-        weights = self.data / WEIGHTS if WEIGHTS in self._record.crc32 else None
-        damaged = partial(self._damaged, OPERATOR)
-        return None if edges is None else StoredAdjacency(operator, edges, weights, damaged)
+        weights = self.data / files.WEIGHTS if files.WEIGHTS in self._record.crc32 else None
+        damaged = partial(self._damaged, files.OPERATOR)
+        return None if edges is None else files.StoredAdjacency(operator, edges, weights, damaged)
 
     @cached_property
     def node_ids(self) -> StoredIds | None:
@@ -163,17 +151,17 @@ class HopStore:
     @cached_property
     def labels(self) -> np.ndarray:
         """The class of every node, -1 where unknown."""
-        with self._sound(LABELS):
-            self._record.check(self.data, LABELS)
-            return read_labels(self.data / LABELS, self.num_nodes, self.num_classes)
+        with self._sound(files.LABELS):
+            self._record.check(self.data, files.LABELS)
+            return read_labels(self.data / files.LABELS, self.num_nodes, self.num_classes)
 
     @cached_property
     def split(self) -> Split:
         """The nodes of training, validation and test."""
         labels = self.labels
-        with self._sound(SPLIT):
-            self._record.check(self.data, SPLIT)
-            return read_split(self.data / SPLIT, labels, self.manifest.split_note)
+        with self._sound(files.SPLIT):
+            self._record.check(self.data, files.SPLIT)
+            return read_split(self.data / files.SPLIT, labels, self.manifest.split_note)
 
     def row_blocks(self) -> list[tuple[int, int]]:
         """The row ranges (start, stop) of the blocks; reading along them is fastest."""
@@ -239,8 +227,8 @@ class HopStore:
                 for panel, (left, right) in enumerate(self.manifest.panels):
                     for values, hop in zip(out, chosen, strict=True):
                         values[where, left:right] = self._blocks.read(hop, block, panel, own)
-        except DamagedBlock:
-            if read_manifest(self.folder).version != self.manifest.version:
+        except files.DamagedBlock:
+            if files.read_manifest(self.folder).version != self.manifest.version:
                 raise StoreError(
                     f"nodes or edges were added to {self.folder} while it was read; open it again."
                 ) from None
@@ -291,9 +279,9 @@ class HopStore:
         return tuple(found)
 
     @cached_property
-    def _record(self) -> FileRecord:
-        with self._sound(FILES):
-            return read_record(self.data)
+    def _record(self) -> files.FileRecord:
+        with self._sound(files.FILES):
+            return files.read_record(self.data)
 
     @contextlib.contextmanager
     def _sound(self, name: str) -> Iterator[None]:

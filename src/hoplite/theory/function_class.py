@@ -22,18 +22,7 @@ from hoplite.graph import Graph, as_node_indices
 from hoplite.io import load
 from hoplite.models import MODELS, LinearModel, Model, ModelConfig, find_model, model_config
 from hoplite.operators import find_operator
-from hoplite.theory.complexity import (
-    DRAWS,
-    Columns,
-    Estimate,
-    chernoff_bound,
-    covering_bound,
-    estimate,
-    hopwise_bound,
-    massart_bound,
-    most,
-    one_norm,
-)
+from hoplite.theory import complexity
 
 MAX_HOPS = 5000  # the bounds look at all pairs of hops
 BLOCK_BYTES = 2**27  # hop features held at a time
@@ -165,32 +154,32 @@ class FunctionClass:
         """Every bound that holds, by name; each is explained in docs/theory.md."""
         columns = self._columns
         found = {
-            "most": most(columns),
-            "massart": massart_bound(columns),
-            "chernoff": chernoff_bound(columns),
-            "hopwise": hopwise_bound(columns, self._blocks()),
+            "most": complexity.most(columns),
+            "massart": complexity.massart_bound(columns),
+            "chernoff": complexity.chernoff_bound(columns),
+            "hopwise": complexity.hopwise_bound(columns, self._blocks()),
         }
         if self.coefficients.facts.exponential:
-            found["covering"] = covering_bound(columns)
+            found["covering"] = complexity.covering_bound(columns)
         return {name: self._scale * value for name, value in found.items()}
 
     # ---- the complexity itself
 
     def estimate(
         self,
-        draws: int = DRAWS,
+        draws: int = complexity.DRAWS,
         *,
         seed: int = 0,
         confidence: float = 0.95,
         progress: Callable[[float], None] | None = None,
-    ) -> Estimate:
+    ) -> complexity.Estimate:
         """The complexity by Monte Carlo, with an interval that holds it with this confidence.
 
         All signs are gone through, and the result is exact, if there are at most ``draws`` of them
         (but for a common factor). With an activation it is Lambda times the complexity before it,
         which that after it cannot exceed.
         """
-        result = estimate(
+        result = complexity.estimate(
             self._blocks,
             self.size,
             self.graph.num_features + self.bias,
@@ -203,7 +192,7 @@ class FunctionClass:
         )
         return result.scaled(self._scale)
 
-    def summary(self, found: Estimate) -> dict[str, Any]:
+    def summary(self, found: complexity.Estimate) -> dict[str, Any]:
         """Plain JSON values: the class, its bounds and the estimate ``found``; null is infinite."""
         settings = ("model", "hops", "operator", "basis", "coefficient_bound", "weight_bound")
         try:
@@ -269,8 +258,8 @@ class FunctionClass:
         return Propagation(self.graph, self.operator, self.basis, self.hops, dtype=np.float64)
 
     @cached_property
-    def _columns(self) -> Columns:
-        return Columns.of(self._blocks(), self.outputs)
+    def _columns(self) -> complexity.Columns:
+        return complexity.Columns.of(self._blocks(), self.outputs)
 
     @cached_property
     def _kept(self) -> list[np.ndarray]:
@@ -321,7 +310,7 @@ class FunctionClass:
 
     @cached_property
     def _operator_1_norm(self) -> float:
-        return one_norm(find_operator(self.operator).matrix(self.graph, np.float64))
+        return complexity.one_norm(find_operator(self.operator).matrix(self.graph, np.float64))
 
 
 def other_settings(config: ModelConfig) -> dict[str, Any]:

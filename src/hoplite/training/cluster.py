@@ -17,7 +17,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from hoplite.cluster import Cluster, connect, wait_until
 from hoplite.config import TrainingConfig
 from hoplite.engine.evaluation import Order
 from hoplite.errors import ConfigError, StoreError
@@ -27,6 +26,7 @@ from hoplite.machine import parse_bytes
 from hoplite.models.base import Weights
 from hoplite.models.linear import LinearModel
 from hoplite.store import HopStore
+from hoplite.store.cluster import Cluster, connect, wait_until
 from hoplite.training.stored import (
     HopRows,
     Job,
@@ -52,7 +52,7 @@ class ClusterRows(HopRows):
         In a folder that all workers see under the same path.
     model : LinearModel
     where : str
-        ``tcp://HOST:PORT`` or ``local:N``, see :func:`hoplite.cluster.connect`.
+        ``tcp://HOST:PORT`` or ``local:N``, see :func:`hoplite.store.cluster.connect`.
     memory : str or int, default "4GB"
         Peak of this process, and of every worker.
     training : TrainingConfig, optional

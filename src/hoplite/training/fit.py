@@ -43,7 +43,7 @@ from hoplite.labels import kind_of
 from hoplite.models import ModelConfig, build_model
 from hoplite.models.alignment import check_neighbours
 from hoplite.models.base import Weights
-from hoplite.models.fold_models import MAX_NUMBERS
+from hoplite.tasks.conformal import MAX_NUMBERS
 from hoplite.tasks import LOSS, Metric, Task
 from hoplite.training.runs import (
     OutOfTimeError,

@@ -15,7 +15,7 @@ import numpy as np
 from hoplite.config import TrainingConfig
 from hoplite.engine.backend import use_threads
 from hoplite.engine.dropout import DRAW_BIT, Dropout
-from hoplite.engine.standardize import Standardized
+from hoplite.engine.evaluation import Standardized
 from hoplite.models.base import Model, Weights
 from hoplite.models.labelprop import LabelModel
 from hoplite.tasks import Task

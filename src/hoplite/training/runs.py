@@ -26,12 +26,12 @@ from hoplite.engine.orders import free_memory
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
 from hoplite.models.base import Model, Weights
-from hoplite.models.fold_models import MAX_NUMBERS
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
 from hoplite.models.neighbours import neighbour_columns
 from hoplite.models.settings import check_batch
 from hoplite.tasks import DEFAULT_TASK, Metric, Task, find_task
+from hoplite.tasks.conformal import MAX_NUMBERS
 from hoplite.training.linear import LinearObjective
 from hoplite.training.objective import LabelObjective, Measured, Objective, Problem
 from hoplite.training.optimizers import LBFGS, Adam

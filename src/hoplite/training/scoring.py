@@ -16,11 +16,11 @@ from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph, NodeData
 from hoplite.models import LabelModel
 from hoplite.models.alignment import NodeIndex
-from hoplite.models.correct_smooth import CorrectSmooth
-from hoplite.models.fold_models import FoldModels
+from hoplite.models.labelprop import CorrectSmooth
 from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.trained import SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
+from hoplite.tasks.conformal import FoldModels
 from hoplite.training.runs import RunResult, at_best
 from hoplite.training.sets import NodeSet, union
 

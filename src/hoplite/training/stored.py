@@ -28,8 +28,15 @@ import numpy as np
 
 from hoplite.bases import find_basis
 from hoplite.config import NEED_FEATURES, TrainingConfig
-from hoplite.engine.backend import get_num_threads, one_blas_thread, thread_pool, use_threads
-from hoplite.engine.dense import RANGE_NUMBERS, each_range, row_ranges
+from hoplite.engine.backend import (
+    RANGE_NUMBERS,
+    each_range,
+    get_num_threads,
+    one_blas_thread,
+    row_ranges,
+    thread_pool,
+    use_threads,
+)
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.evaluation import (
     Evaluation,

@@ -288,7 +288,7 @@ def _fit_workers(sign: Sign) -> Any:
             from distributed.core import Status
 
             try:
-                from hoplite.cluster import Sign, problem
+                from hoplite.store.cluster import Sign, problem
 
                 if await asyncio.to_thread(problem, Sign(*fields), worker) is not None:
                     return

@@ -14,10 +14,10 @@ from tests.training.test_path import untidy
 
 import hoplite
 from hoplite import ModelFileError, TrainedModel
-from hoplite.models import fold_models
-from hoplite.models.fold_models import NODES, FoldModels
 from hoplite.predictions import predict_table
 from hoplite.store import propagate
+from hoplite.tasks import conformal
+from hoplite.tasks.conformal import NODES, FoldModels
 
 
 def by_hand(model, graph, coverage, by_class):
@@ -127,7 +127,7 @@ def test_damaged_folds(tmp_path):
     model = hoplite.train(graph, "blocks", hops=1).model
     model.save(tmp_path / "m")
     (path,) = (tmp_path / "m").glob("weights-*")
-    arrays = {name: one for name, one in load_file(path).items() if fold_models.is_of_fold(name)}
+    arrays = {name: one for name, one in load_file(path).items() if conformal.is_of_fold(name)}
     names = [*model.weights]
     shapes = {name: value.shape for name, value in (model.weights | arrays).items()}
     own = {name: value.shape for name, value in model.weights.items()}
