@@ -140,15 +140,23 @@ class Description:
         for table in self.tables:
             if table.title:  # a line of its own, which may be longer than the table is wide
                 parts.append(Text(_cell(table.title), style="italic"))
-            drawn, rows = RichTable(), table.first_rows
-            for i, column in enumerate(table.columns):
-                no_wrap = any(" ± " in row[i] for row in rows)
-                justify = "right" if i else "left"
-                drawn.add_column(Text(_cell(column)), justify=justify, no_wrap=no_wrap)
-            for row in rows:
-                drawn.add_row(*map(Text, row))
-            parts.append(drawn)
+            parts.append(rich_table([_cell(column) for column in table.columns], table.first_rows))
         return Group(*parts, *(Text(printable(note)) for note in self.notes))
+
+
+def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
+    """A table for Rich; the first column is text, the others are figures. Names are not mark-up."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    table = RichTable()
+    for i, column in enumerate(columns):
+        widths = [len(row[i]) for row in rows if " ± " in row[i]]  # which should not break
+        justify = "right" if i else "left"
+        table.add_column(Text(printable(column)), justify=justify, min_width=max(widths, default=1))
+    for row in rows:
+        table.add_row(*[Text(printable(cell)) for cell in row])
+    return table
 
 
 class Described:

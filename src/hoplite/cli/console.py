@@ -14,12 +14,11 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from hoplite.errors import HopliteWarning
 from hoplite.files import without_nan
-from hoplite.formatting import Description, printable
+from hoplite.formatting import Description, printable, rich_table
 
 _out = Console()
 
@@ -40,17 +39,10 @@ def print_json(values: dict[str, Any]) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output; the first column is text, the others are figures."""
+    """A table on standard output, see :func:`hoplite.formatting.rich_table`."""
     if title:  # a line of its own, which may be longer than the table is wide
         _out.print(Text(printable(title), "table.title"), soft_wrap=True)
-    table = Table()
-    for i, column in enumerate(columns):
-        widths = [len(row[i]) for row in rows if " ± " in row[i]]  # which should not break
-        justify = "right" if i else "left"
-        table.add_column(Text(printable(column)), justify=justify, min_width=max(widths, default=1))
-    for row in rows:
-        table.add_row(*[Text(printable(cell)) for cell in row])  # names are not mark-up
-    _out.print(table)
+    _out.print(rich_table(columns, rows))
 
 
 def print_description(description: Description) -> None:

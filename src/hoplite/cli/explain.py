@@ -86,24 +86,19 @@ def explain(
     data = open_data(dataset, prepare=model, **options.without_none(reading))
     explainer = Explainer(model, data, memory=memory)
     explanations = [explainer.explain(one, class_, against=against, alone=alone) for one in nodes]
-    summaries: list[Summary] = []
-    pages: list[Path | None] = []
+    found: list[tuple[Summary, Path | None]] = []
     for place, (name, explanation) in enumerate(zip(nodes, explanations, strict=True)):
         removals = None
         if flips and model.task.exclusive and model.num_classes > 1:
             removals = _search_removals(model, data, name, budget=budget, memory=memory)
-        summaries.append(explanation.summary(top=top, flips=removals))
-        pages.append(None if out is None else _page(out, place, len(nodes)))
-        if pages[-1] is not None:
-            _write(summaries[-1], pages[-1])
+        found.append((explanation.summary(top=top, flips=removals), None))
+        if out is not None:
+            found[-1] = found[-1][0], _write(found[-1][0], _page(out, place, len(nodes)))
     if json:
-        records = [
-            {**values.to_dict(), "out": None if page is None else str(page)}
-            for values, page in zip(summaries, pages, strict=True)
-        ]
+        records = [values.to_dict() | {"out": page and str(page)} for values, page in found]
         console.print_json(records[0] if len(records) == 1 else {"explanations": records})
         return
-    for values, page in zip(summaries, pages, strict=True):
+    for values, page in found:
         for part in terminal_explanation(values):
             if isinstance(part, str):
                 console.print_line(part)
@@ -129,7 +124,7 @@ def _search_removals(model: TrainedModel, data: NodeData, node: str, **limits: A
         return None
 
 
-def _write(values: Summary, page: Path) -> None:
+def _write(values: Summary, page: Path) -> Path:
     from hoplite.explain.rendering import explanation_page
 
     try:
@@ -137,3 +132,4 @@ def _write(values: Summary, page: Path) -> None:
         atomic_write_text(page, explanation_page(values, command=command))
     except OSError as error:
         raise HopliteError(f"cannot write {page}: {error.strerror}.") from None
+    return page

@@ -73,13 +73,10 @@ def train(
         return
     for option in of_graphs:
         raise ConfigError("requires a set of graphs.", option)
-    only = {"memory": memory, "cluster": cluster} if model == AUTO else {}
-    only |= {"no_test": True} if model == AUTO and not test else {}
-    only |= {} if model == AUTO else {"budget": budget, "trials": trials}
-    for option, value in only.items():
-        if value is not None:
-            fits = "is not for" if model == AUTO else "is only for"
-            raise ConfigError(f"{fits} --model {AUTO}.", option)
+    not_for_auto = {"memory": memory, "cluster": cluster, "no_test": not test or None}
+    only_for_auto, chooses = {"budget": budget, "trials": trials}, model == AUTO
+    for option in options.without_none(not_for_auto if chooses else only_for_auto):
+        raise ConfigError(f"is {'not' if chooses else 'only'} for --model {AUTO}.", option)
     if model != AUTO and not Path(dataset, "manifest.json").is_file():  # a store has its own
         check_default_options(settings) if model is None else split_options(model, settings)
     from hoplite import open_data, set_num_threads  # only now, as importing it takes time
@@ -147,10 +144,8 @@ def _report(
             str(run.seed): {name: curve.tolist() for name, curve in run.history.items()}
             for run in result.runs
         }
-        history = without_nan(curves)
-        failure = options.save_model(
-            result.model, out, summary, overwrite=overwrite, history=history
-        )
+        details = {"overwrite": overwrite, "history": without_nan(curves)}
+        failure = options.save_model(result.model, out, summary, **details)
     if json:
         console.print_json(summary)
     else:

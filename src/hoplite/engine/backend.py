@@ -11,16 +11,17 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
+from hoplite.machine import usable_cores
 
 INTERFACE = 3  # of the functions in native/module.cpp
 native: ModuleType | None
@@ -84,22 +85,24 @@ def _default_threads() -> int:
     text = os.environ.get("OMP_NUM_THREADS", "")
     if text.isascii() and text.isdigit() and int(text):
         return min(int(text), MAX_THREADS)
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return usable_cores()
 
 
 @contextmanager
-def use_threads(threads: int) -> Iterator[None]:
-    """Within the block, calls from this thread use at most ``threads`` threads; 0 for all."""
-    token = _threads_here.set(threads)
+def _within(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _threads_here.reset(token)
+        variable.reset(token)
 
 
-@contextmanager
-def use_backend(name: str) -> Iterator[None]:
+def use_threads(threads: int) -> AbstractContextManager[None]:
+    """Within the block, calls from this thread use at most ``threads`` threads; 0 for all."""
+    return _within(_threads_here, threads)
+
+
+def use_backend(name: str) -> AbstractContextManager[None]:
     """Choose ``"native"``, ``"numpy"`` or ``"auto"`` (native where it was built) within a block.
 
     >>> with use_backend("numpy"):
@@ -112,11 +115,7 @@ def use_backend(name: str) -> Iterator[None]:
             "backend is 'native' but Hoplite was installed without its C++ core; "
             "reinstall it with a C++ compiler present, or use 'auto'."
         )
-    token = _backend.set(name)
-    try:
-        yield
-    finally:
-        _backend.reset(token)
+    return _within(_backend, name)
 
 
 def uses_native() -> bool:

@@ -29,28 +29,23 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
     See :meth:`hoplite.TrainedModel.to_arrays`. ConfigError for models that are no such sum: gated
     ones, and those that standardise their outputs over all nodes or need edges.
     """
-    kind, config = model.config.kind, model.config
-    if not issubclass(kind, LinearModel):
+    config = model.config
+    if not issubclass(config.kind, LinearModel):
         raise ConfigError(
             f"a {config.model} is not a linear map of hop features; export one whose hops have the "
             "same coefficients for all nodes, such as an lgc."
         )
     model.refuse_correct_smooth("linear maps of hop features to its outputs")
-    if model.parts_:
-        raise ConfigError(
-            "the model has a polynomial for each direction or type of edges, or channel, which "
-            "cannot be exported; train one without directed, type and channels."
-        )
-    if config.neighbour_labels:
-        raise ConfigError(
-            "the model reads labels of neighbours, which are not hop features; train it without "
-            "neighbour_labels to export it."
-        )
-    if config.standardize:
-        raise ConfigError(
-            "the model standardises its outputs over all nodes of a graph, which the hop features "
-            "of one node do not determine; train it with standardize=False to export it."
-        )
+    for refused, why, options in (
+        (model.parts_, "reads several operators", "directed, type and channels"),
+        (config.neighbour_labels, "reads labels of neighbours", "neighbour_labels"),
+        (config.standardize, "standardises its outputs over all nodes", "standardize"),
+    ):
+        if refused:
+            raise ConfigError(
+                f"the model {why}, so it is not a map of one node's hop features; train it without "
+                f"{options} to export it."
+            )
     maps, task = model.maps_, model.task
     scales = model._linear("Theta").hop_coefficients(model.weights)
     blocks, found = scales[:, None, None] * maps, model.weights.get("bias")

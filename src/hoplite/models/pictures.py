@@ -11,6 +11,7 @@ from hoplite.engine.spectrum import RESPONSE_POINTS, frequency_response, spectra
 from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.formatting import short
 from hoplite.graph import PARTS, Graph, as_node_indices
+from hoplite.io.convert import converted
 from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
 from hoplite.plots import drawings
@@ -57,17 +58,13 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
 
     def series(values: list[np.ndarray]) -> list[drawings.Series]:
         found = zip(names, values, strokes, strict=True)
-        return [
-            drawings.Series(name, name, finite(v.tolist()), stroke) for name, v, stroke in found
-        ]
+        return [drawings.Series(name, name, finite(v.tolist()), line) for name, v, line in found]
 
     curves = [
         frequency_response(c, points, basis=config.basis, operator=config.operator)
         for c in filters.values()
     ]
-    response = drawings.responses(
-        finite(points.tolist()), series(curves), title="response", density=density
-    )
+    response = drawings.responses(points.tolist(), series(curves), "response", density)
     hops = drawings.coefficients(series(list(filters.values())))
     for trace in hops.data:  # the legend has the names from the other panel
         trace |= {"showlegend": False, "legendgroup": trace["name"]}
@@ -94,11 +91,12 @@ class Judged:
 
 
 def judged(model: TrainedModel, data: NodeData, nodes: Any, picture: str) -> Judged:
-    """What a ``picture`` shows of ``nodes`` of prepared ``data``.
+    """What a ``picture`` shows of ``nodes`` of ``data``.
 
     ``nodes`` is a part of the split, "all" that have a label, or indices or a mask.
     """
     check_picture(model.task, picture)
+    data = converted(data, prepare=model)
     labels, known = _labels_for(model, data), ""
     if isinstance(nodes, str):
         check_choice("nodes", nodes, (*PARTS, ALL))

@@ -445,7 +445,6 @@ class TrainedModel:
         -------
         plotly.graph_objects.Figure
         """
-        data = converted(data, prepare=self)
         return pictures.confusion_figure(pictures.judged(self, data, nodes, "plot_confusion"))
 
     def plot_reliability(self, data: NodeData, nodes: Any = "test") -> Figure:
@@ -462,7 +461,6 @@ class TrainedModel:
         -------
         plotly.graph_objects.Figure
         """
-        data = converted(data, prepare=self)
         return pictures.reliability_figure(pictures.judged(self, data, nodes, "plot_reliability"))
 
     def plot_predicted(self, data: NodeData, nodes: Any = "test") -> Figure:
@@ -477,7 +475,6 @@ class TrainedModel:
         -------
         plotly.graph_objects.Figure
         """
-        data = converted(data, prepare=self)
         return pictures.predicted_figure(pictures.judged(self, data, nodes, "plot_predicted"))
 
     def save(

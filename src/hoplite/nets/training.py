@@ -7,7 +7,6 @@ linear models, in NumPy, and so is dV; PyTorch takes it back to the weights.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +86,7 @@ class NetworkObjective(GradientObjective):
             )
         return values, {name: self._tensors[name] for name in self.params}
 
-    def _rows(self, nodes: np.ndarray | None, *, learns: bool) -> _Rows:
+    def _rows(self, nodes: np.ndarray | None, *, learns: bool) -> _GraphRows | _StoredRows:
         problem, model = self.problem, self.model
         if not isinstance(problem.source, Propagation):
             return _StoredRows(problem.source, model.hops_read, nodes)  # pyright: ignore
@@ -110,34 +109,24 @@ class NetworkObjective(GradientObjective):
 Forward = Callable[[RowView, Dropout | None], tuple[Tensor, Tensors]]
 
 
-class _Rows(ABC):
-    """Some nodes whose signals are evaluated."""
-
-    @abstractmethod
-    def evaluate(self, forward: Forward, dropout: Dropout | None) -> Signal:
-        """The signal, with its gradient unless gradients are off."""
-
-    @abstractmethod
-    def part(self, rows: np.ndarray) -> _Rows:
-        """The hop features of some of the rows, by their positions."""
-
-
-class _GraphRows(_Rows):
+class _GraphRows:
     """Rows of a graph in memory, or of hop features in memory."""
 
     def __init__(self, view: RowView) -> None:
         self._view = view
 
     def evaluate(self, forward: Forward, dropout: Dropout | None) -> Signal:
+        """The signal, with its gradient unless gradients are off."""
         values, weights = forward(self._view, dropout)
         return Signal(values.detach().numpy(), lambda outer: _backward(values, weights, outer))
 
-    def part(self, rows: np.ndarray) -> _Rows:
+    def part(self, rows: np.ndarray) -> _GraphRows:
+        """The hop features of some of the rows, by their positions."""
         assert isinstance(self._view, GraphView)  # rows of a batch have no parts
         return _GraphRows(self._view.part(rows))
 
 
-class _StoredRows(_Rows):
+class _StoredRows:
     """Rows of hop features in files, which are read a chunk at a time.
 
     A gradient reads them twice, as the first pass keeps the signal alone, unless one chunk has all.
@@ -178,7 +167,7 @@ class _StoredRows(_Rows):
     def _chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
         return self._source.chunks(self._sorted, self._hops)
 
-    def part(self, rows: np.ndarray) -> _Rows:
+    def part(self, rows: np.ndarray) -> _GraphRows:
         nodes = rows if self._nodes is None else self._nodes[rows]
         return _GraphRows(HopView(self._source.rows(nodes, self._hops)))
 

@@ -35,7 +35,7 @@ def line(
 ) -> dict[str, Any]:
     """A curve of the series ``key``."""
     places = {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, "line": stroke}
-    return {**places, **more, "hovertemplate": "%{y:.3f}", "meta": {"series": key}}
+    return {**places, "hovertemplate": "%{y:.3f}", "meta": {"series": key}, **more}
 
 
 class Bar(NamedTuple):
@@ -123,9 +123,8 @@ class Series:
 
 
 def responses(
-    points: list[float | None],
+    points: Sequence[float | None],
     series: Sequence[Series],
-    *,
     title: str,
     density: Sequence[float | None] = (),
     scaled: bool = False,
@@ -136,21 +135,9 @@ def responses(
     """
     data: list[dict[str, Any]] = []
     if density:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "density",
-                "x": points,
-                "y": list(density),
-                "yaxis": "y2",
-                "fill": "tozeroy",
-                "fillcolor": "@density/0.35",
-                "line": {"width": 1, "color": "@density"},
-                "hovertemplate": "%{y:.2f}",
-                "meta": {"series": "density"},
-            }
-        )
+        stroke, fill = {"width": 1, "color": "@density"}, {"fillcolor": "@density/0.35"}
+        fill |= {"fill": "tozeroy", "yaxis": "y2"}
+        data.append(line("density", points, list(density), stroke, "density", **fill))
     data += [line(s.name, points, s.values, s.stroke, s.key) for s in series]
     low = min([-0.08, *[1.12 * v for s in series for v in s.values if v is not None]])
     look = layout(
@@ -343,20 +330,15 @@ def reliability(series: Mapping[str, Sequence[Bin]], across: str, up: str) -> Dr
     for i, (name, bins) in enumerate(series.items()):
         stroke, sizes = stroke_of(i), [6 + 14 * (n / most) ** 0.5 for *_, n in bins]
         whose = f"{safe(short(name, 60))}, " if len(series) > 1 else ""
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": safe(short(name, NAME)),
-                "x": [sure for sure, *_ in bins],
-                "y": [right for _, right, _ in bins],
-                "line": stroke,
-                "marker": {"color": stroke["color"], "size": sizes},
-                "customdata": [f"{whose}{count:,.0f}" for *_, count in bins],
-                "hovertemplate": "%{customdata} nodes: probability %{x:.1%}, right %{y:.1%}"
-                "<extra></extra>",
-            }
-        )
+        sure, right = ([one[i] for one in bins] for i in (0, 1))
+        more = {
+            "marker": {"color": stroke["color"], "size": sizes},
+            "customdata": [f"{whose}{count:,.0f}" for *_, count in bins],
+            "hovertemplate": "%{customdata} nodes: probability %{x:.1%}, right %{y:.1%}"
+            "<extra></extra>",
+        }
+        short_name = safe(short(name, NAME))
+        data.append(line(short_name, sure, right, stroke, name, "lines+markers", **more))
     ends = {"range": [-0.03, 1.03], "zeroline": False}
     return Drawing(data, layout(axis(across, **ends), axis(up, **ends), hovermode="closest"))
 

@@ -286,7 +286,8 @@ class Task(ABC):
             The number of rows by default. Where the rows are part of a set, the number of nodes of
             the whole set makes losses that add up to the loss of the set.
         """
-        return self.loss_function(logits, targets, weights, self._count(count, logits))
+        count = len(logits) if count is None else count
+        return self.loss_function(logits, targets, weights, count)
 
     def loss_and_gradient(
         self,
@@ -296,12 +297,9 @@ class Task(ABC):
         count: float | None = None,
     ) -> tuple[float, np.ndarray]:
         """:meth:`loss` and its gradient by the logits, (rows, m) in their type."""
-        gradient, count = np.empty(logits.shape, logits.dtype), self._count(count, logits)
+        gradient = np.empty(logits.shape, logits.dtype)
+        count = len(logits) if count is None else count
         return self.loss_function(logits, targets, weights, count, gradient), gradient
-
-    @staticmethod
-    def _count(count: float | None, logits: np.ndarray) -> float:
-        return len(logits) if count is None else count
 
     @property
     @abstractmethod

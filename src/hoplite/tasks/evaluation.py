@@ -78,9 +78,8 @@ def evaluate_classes(
     confusion = np.bincount(labels * m + predicted, minlength=m * m).reshape(m, m)
     hits, support, guesses = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
     per_class = _precision_recall_f1(hits, support, guesses)
-    for name, area in CURVES.items():
-        columns = ((labels == c, probabilities[:, c]) for c in range(m))
-        per_class[name] = np.array([area(*column) for column in columns])
+    for name in CURVES:
+        per_class[name] = _areas(name, labels[:, None] == np.arange(m), probabilities)
     own = probabilities[np.arange(len(labels)), labels] / probabilities.sum(axis=1, dtype=float)
     figures = {
         "accuracy": hits.sum() / len(labels),
@@ -175,9 +174,8 @@ def evaluate_labels(
     """
     hits = (labels * predicted).sum(axis=0)
     per_label = _precision_recall_f1(hits, labels.sum(axis=0), predicted.sum(axis=0))
-    for name, area in CURVES.items():
-        columns = zip(labels.T == 1, probabilities.T, strict=True)
-        per_label[name] = np.array([area(*column) for column in columns])
+    for name in CURVES:
+        per_label[name] = _areas(name, labels == 1, probabilities)
     chances = np.where(labels, probabilities, 1 - probabilities.astype(np.float64))
     figures = {
         "micro_f1": 2 * hits.sum() / max(labels.sum() + predicted.sum(), 1),
@@ -195,8 +193,13 @@ def evaluate_labels(
 
 def mean_curve(name: str, inside: np.ndarray, scores: np.ndarray) -> float:
     """The mean area under the curves of the columns (n, m), without those that mean nothing."""
+    return _mean_of_known(_areas(name, inside, scores))
+
+
+def _areas(name: str, inside: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The area under the curve of each column: (n, m) -> (m,)."""
     columns = zip(inside.T, scores.T, strict=True)
-    return _mean_of_known(np.array([CURVES[name](*column) for column in columns]))
+    return np.array([CURVES[name](*column) for column in columns])
 
 
 def roc_auc(inside: np.ndarray, scores: np.ndarray) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -373,14 +374,12 @@ def hops_for(tolerance: float, beta: float, norm: float = 1.0, signal_norm: floa
             f"|beta| norm is {x:g}, for which {MAX_HOPS:,} hops do not reach the tolerance "
             f"{tolerance:g}; use a smaller beta."
         )
-    low, high = max(0, math.floor(x) - 1), MAX_HOPS
-    while low < high:
-        middle = (low + high) // 2
-        if truncation_error(beta, norm, middle, signal_norm) <= tolerance:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    first = max(0, math.floor(x) - 1)
+
+    def fits(hops: int) -> bool:
+        return truncation_error(beta, norm, hops, signal_norm) <= tolerance
+
+    return first + bisect_left(range(first, MAX_HOPS), True, key=fits)
 
 
 def spectral_norm(graph: Graph, operator: str = "renormalized") -> float:
