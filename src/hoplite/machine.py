@@ -152,6 +152,14 @@ def used_memory() -> int:
     return psutil.Process().memory_info().rss
 
 
+def available_memory() -> int:
+    """Bytes of physical memory that can be had now, including what the system caches of files.
+
+    Without these, a plan would depend on how much was read before.
+    """
+    return psutil.virtual_memory().available
+
+
 def release_memory() -> None:
     """Give freed memory that libraries keep back to the system."""
     if "pyarrow" in sys.modules:

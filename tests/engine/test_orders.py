@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from hoplite import ConfigError
-from hoplite.engine import orders
-from hoplite.engine.orders import Sizes, make_plan
+from hoplite.engine import evaluation
+from hoplite.engine.evaluation import Sizes, make_plan
 
 PUBMED_SGC = Sizes(19717, 500, 3, 108365, 988031, hops=10, kept_hops=1, rows=560)
 SMALL = Sizes(
@@ -32,6 +32,6 @@ def test_rows_of_a_fixed_filter_are_kept_where_they_are_few(monkeypatch):
     most = (cost - 1) // SMALL.nodes
     assert change(SMALL, rows=most).keeps_filter()
     assert not change(SMALL, rows=most + 1).keeps_filter()
-    monkeypatch.setattr(orders, "MAX_FILTER_SIZE", 20)
+    monkeypatch.setattr(evaluation, "MAX_FILTER_SIZE", 20)
     assert change(SMALL, rows=2).keeps_filter()
     assert not change(SMALL, rows=3).keeps_filter()

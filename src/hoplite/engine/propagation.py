@@ -21,7 +21,6 @@ import scipy.sparse as sp
 
 from hoplite.bases import Basis, find_basis
 from hoplite.engine.features import Features, as_sparse_if_few
-from hoplite.engine.orders import free_memory
 from hoplite.engine.polynomial import (
     gather_hops,
     iterate,
@@ -32,7 +31,7 @@ from hoplite.engine.polynomial import (
 from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
-from hoplite.machine import format_bytes
+from hoplite.machine import available_memory, format_bytes
 from hoplite.operators import Operator, Operators, find_operator, listed
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
@@ -322,7 +321,7 @@ def fitted_basis(graph: Graph, operator: Operators, basis: str | Basis, hops: in
 
 def _fit(graph: Graph, operator: Operator, basis: Basis, hops: int) -> Basis:
     nodes, columns = graph.num_nodes, graph.num_features
-    needed, free = 8 * nodes * (2 * columns + 2 * min(columns, BLOCK_COLUMNS)), free_memory()
+    needed, free = 8 * nodes * (2 * columns + 2 * min(columns, BLOCK_COLUMNS)), available_memory()
     if needed > free:
         raise ConfigError(
             f"basis is {str(basis)!r}, and fitting it to {nodes:,} nodes with {columns:,} features "

@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -397,13 +398,7 @@ def run_panel(folder: Path, manifest: files.Manifest, panel: int, memory: int, n
 @contextlib.contextmanager
 def _operator(data: Path, sizes: cost.Sizes, width: int, room: int) -> Iterator[Multiply]:
     """Yield multiply(x, y, (a, b, g)): y = (a S + b) x - g y."""
-
-    def damaged(error: Exception) -> StoreError:
-        return StoreError(
-            f"{data / files.OPERATOR} is missing or damaged ({error}); run the same `hoplite "
-            "propagate` again to repair it."
-        )
-
+    damaged = partial(files.damaged, data / files.OPERATOR)
     entries = cost.part_entries(sizes, width, room)
     try:
         matrix = CsrFiles(data / files.OPERATOR, damaged)

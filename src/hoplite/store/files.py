@@ -58,7 +58,6 @@ LABELS, SPLIT = "labels.npy", "split.npz"
 WEIGHTS = f"{OPERATOR}/weights.npy"
 S_FILES = tuple(f"{OPERATOR}/{part}.npy" for part in array_files.CSR_ARRAYS)
 
-Damaged = Callable[[Exception], Exception]
 TYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}  # in files
 HEADER = 128  # bytes of a .npy header of two dimensions
 FEW_ROWS = 16  # from one row in so many on, reading the whole block is faster
@@ -216,8 +215,9 @@ def write_operator(
 class StoredOperator:
     """S, whose files are opened for every range of rows, so that threads may share it."""
 
-    def __init__(self, data: Path, damaged: Damaged) -> None:
-        self._open = partial(array_files.CsrFiles, data / OPERATOR, damaged)
+    def __init__(self, data: Path) -> None:
+        self.damaged = partial(damaged, data / OPERATOR)
+        self._open = partial(array_files.CsrFiles, data / OPERATOR, self.damaged)
         with self._open() as files:
             self.rows, self.entries = files.rows, files.entries
 
@@ -233,10 +233,8 @@ class StoredOperator:
 class StoredAdjacency:
     """The adjacency: the places of S without the diagonal, with the edge weights."""
 
-    def __init__(
-        self, operator: StoredOperator, edges: int, weights: Path | None, damaged: Damaged
-    ):
-        self._operator, self._weights, self._damaged = operator, weights, damaged
+    def __init__(self, operator: StoredOperator, edges: int, weights: Path | None) -> None:
+        self._operator, self._weights = operator, weights
         self.rows, self.entries, self.weighted = operator.rows, edges, weights is not None
         self._diagonal = int(operator.entries > edges)  # entries a row
 
@@ -255,7 +253,7 @@ class StoredAdjacency:
             if len(indices) != indptr[-1] - indptr[0]:
                 raise ValueError("the diagonal is not whole")
         except (OSError, ValueError) as error:
-            raise self._damaged(error) from error
+            raise self._operator.damaged(error) from error
         return CsrPiece(indptr - indptr[0], indices, values)
 
 
@@ -267,6 +265,15 @@ def write_nodes(
     write_split(data / SPLIT, split)
     if manifest.ids is not None:
         array_files.write_ids(data, ids, integers=manifest.ids == "integers")
+
+
+def damaged(path: Path, error: Exception) -> StoreError:
+    """The error for a file of the graph that cannot be read, or was not written so."""
+    why = getattr(error, "strerror", None) or error
+    return StoreError(
+        f"{path} is missing or damaged ({why}); run the same `hoplite propagate` again to repair "
+        "it."
+    )
 
 
 class DamagedBlock(StoreError):

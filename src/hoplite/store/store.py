@@ -84,7 +84,7 @@ class HopStore:
         """S in the form that the basis needs, a range of rows at a time."""
         with self._sound(files.OPERATOR):
             self._record.check_operator(self.data)
-            matrix = files.StoredOperator(self.data, partial(self._damaged, files.OPERATOR))
+            matrix = files.StoredOperator(self.data)
             if matrix.rows != self.num_nodes:
                 raise ValueError(f"it has {matrix.rows:,} rows, not {self.num_nodes:,}")
             return matrix
@@ -94,15 +94,14 @@ class HopStore:
         """The edge weights, a range of rows at a time; None if S has lost some that became 0."""
         operator, edges = self.operator_rows, self._record.edges
         weights = self.data / files.WEIGHTS if files.WEIGHTS in self._record.crc32 else None
-        damaged = partial(self._damaged, files.OPERATOR)
-        return None if edges is None else files.StoredAdjacency(operator, edges, weights, damaged)
+        return None if edges is None else files.StoredAdjacency(operator, edges, weights)
 
     @cached_property
     def node_ids(self) -> StoredIds | None:
         """The ids of the nodes, read when they are asked for; None if they have none."""
         if self.manifest.ids is None:
             return None
-        integers, damaged = self.manifest.ids == "integers", partial(self._damaged, IDS)
+        integers, damaged = self.manifest.ids == "integers", partial(files.damaged, self.data / IDS)
         with self._sound(IDS):
             self._record.check(self.data, IDS, *([] if integers else [ID_ENDS]))
         return StoredIds(self.data, self.num_nodes, integers=integers, damaged=damaged)
@@ -289,14 +288,7 @@ class HopStore:
         try:
             yield
         except (OSError, ValueError) as error:
-            raise self._damaged(name, error) from error
-
-    def _damaged(self, name: str, error: Exception) -> StoreError:
-        why = getattr(error, "strerror", None) or error
-        return StoreError(
-            f"{self.data / name} is missing or damaged ({why}); run the same `hoplite propagate` "
-            "again to repair it."
-        )
+            raise files.damaged(self.data / name, error) from error
 
     def __repr__(self) -> str:
         return (

@@ -14,12 +14,12 @@ import scipy.sparse as sp
 
 from hoplite.bases import find_basis
 from hoplite.config import check_flag, check_number
-from hoplite.engine.orders import free_memory
 from hoplite.engine.polynomial import gather_hops
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph, as_node_indices
 from hoplite.io import load
+from hoplite.machine import available_memory
 from hoplite.models import MODELS, LinearModel, Model, ModelConfig, find_model, model_config
 from hoplite.operators import find_operator
 from hoplite.theory import complexity
@@ -116,7 +116,7 @@ class FunctionClass:
         object.__setattr__(self, "nodes", nodes)
         columns = self.graph.num_features + self.bias
         pairs = 1 if self._constants is not None else np.count_nonzero(self._hop_weights) ** 2
-        needed, free = 16 * columns * pairs, free_memory()  # they are held twice for a moment
+        needed, free = 16 * columns * pairs, available_memory()  # they are held twice for a moment
         if needed > free:
             raise ConfigError(
                 f"hops is {self.hops}; the products of all pairs of hops of {columns:,} features "

@@ -23,10 +23,12 @@ from hoplite.engine.evaluation import (
     KeptHops,
     KeptRows,
     Order,
+    Plan,
+    Sizes,
     WeightsFirst,
+    make_plan,
 )
 from hoplite.engine.features import Features
-from hoplite.engine.orders import Plan, Sizes, make_plan
 from hoplite.engine.propagation import Propagation
 from hoplite.models.base import Model, Weights
 from hoplite.models.linear import LinearModel

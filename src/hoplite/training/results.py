@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hoplite.config import MAX_SEED, TrainingConfig, check_flag, check_number
-from hoplite.engine.orders import Plan
+from hoplite.engine.evaluation import Plan
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
 from hoplite.formatting import Described, Description, Table, printable

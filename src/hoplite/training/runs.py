@@ -22,9 +22,9 @@ import numpy as np
 
 from hoplite.config import MAX_SEED, TrainingConfig, check_number
 from hoplite.engine.backend import get_num_threads, one_blas_thread, use_threads
-from hoplite.engine.orders import free_memory
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
+from hoplite.machine import available_memory
 from hoplite.models.base import Model, Weights
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
@@ -436,7 +436,7 @@ def _runs_that_fit(model: Model, problem: Problem, runs: Sequence[Run]) -> int:
     columns = max(model.signal_columns(), 1)
     draws = max(run.config.draws for run in runs)
     numbers = 6 * weights + 8 * draws * problem.source.num_nodes * columns
-    return max(1, free_memory() // 4 // (problem.source.dtype.itemsize * numbers))
+    return max(1, available_memory() // 4 // (problem.source.dtype.itemsize * numbers))
 
 
 def _progress(states: Sequence[_State], runs: int, epochs: int) -> TrainingProgress:
