@@ -256,7 +256,7 @@ def test_a_forged_operator(made, part, value):
     forged(folder, f"operator/{part}.npy")
     shutil.rmtree(folder / "v0/hops/h3")
     with pytest.raises(StoreError, match="operator is missing or damaged"):
-        run_panel(folder, read_manifest(folder), 0, 8 * 10**9)
+        run_panel(folder, read_manifest(folder), 0, 8 * 10**9, lambda panel, hop: None)
     rows = HopStore.open(folder).adjacency_rows
     assert rows is not None
     with pytest.raises(StoreError, match="operator is missing or damaged"):
