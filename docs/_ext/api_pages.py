@@ -57,7 +57,7 @@ MODULES = (
     "search",
     "store",
     "store.cost",
-    "cluster",
+    "store.cluster",
     "graph",
     "structural",
     "serve.answers",
