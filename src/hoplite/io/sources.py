@@ -29,7 +29,7 @@ import numpy as np
 
 from hoplite.errors import ConfigError, DatasetError, nearest_hint, require_extra, some_of
 from hoplite.files import open_regular
-from hoplite.optional_deps import find
+from hoplite.machine import find
 from hoplite.preparation import TableOptions
 
 if TYPE_CHECKING:

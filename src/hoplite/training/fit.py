@@ -43,8 +43,8 @@ from hoplite.labels import kind_of
 from hoplite.models import ModelConfig, build_model
 from hoplite.models.alignment import check_neighbours
 from hoplite.models.base import Weights
-from hoplite.tasks.conformal import MAX_NUMBERS
 from hoplite.tasks import LOSS, Metric, Task
+from hoplite.tasks.conformal import MAX_NUMBERS
 from hoplite.training.runs import (
     OutOfTimeError,
     Report,
