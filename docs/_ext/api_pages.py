@@ -37,6 +37,7 @@ GROUPS = {
     ),
     "Choosing settings": ("search", "auto", "AutoClassifier"),
     "Filters and spectra": ("frequency_response", "spectral_density"),
+    "Guarantees": ("certify",),
     "Larger than memory": ("propagate", "update_store", "HopStore", "set_num_threads"),
 }
 ESTIMATORS, ERRORS = "Estimators for scikit-learn", "Errors and warnings"

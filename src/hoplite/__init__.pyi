@@ -80,6 +80,7 @@ from hoplite.store import (
     propagate as propagate,
     update_store as update_store,
 )
+from hoplite.theory.certificates import certify as certify
 from hoplite.training import (
     TrainingResult as TrainingResult,
     train as train,

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from hoplite.cli.bounds import bounds
+from hoplite.cli.certify import certify
 from hoplite.cli.console import prepare_streams, print_error, show_warning
 from hoplite.cli.datasets import datasets
 from hoplite.cli.doctor import doctor
@@ -29,7 +30,7 @@ COMMANDS = {
     "Start here": (train, predict, explain),
     "Models": (search, serve),
     "Large graphs": (propagate,),
-    "Theory": (bounds,),
+    "Theory": (bounds, certify),
     "Help": (datasets, doctor),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 TASK_STATE = "task_state"  # of a model's training: what its task must know, see Task.state
 CONFORMAL = "conformal"  # of a model's training: scores of the validation nodes, see Conformal
+LEARNED_FROM = "learned_from"  # of a model's training: see learned_nodes
 SPLIT = "split"  # of a model's training: the split it had, see split_facts
 # the fields that a model's file has, too
 SAVED = (
@@ -600,6 +602,16 @@ def split_facts(split: Split) -> dict[str, Any]:
     {'train': 2, 'val': 1, 'test': 0, 'note': 'mine', 'seed': None}
     """
     return {**split.sizes(), "note": split.note, "seed": split.seed}
+
+
+def learned_nodes(split: Split) -> str:
+    """16 hexadecimal digits of the training and validation nodes, by which they are known again.
+
+    >>> learned_nodes(Split([0, 2], [1])) == learned_nodes(Split([1, 0], [2], [3]))
+    True
+    """
+    nodes = np.union1d(split.train, split.val).astype("<i8")
+    return hashlib.sha256(nodes.tobytes()).hexdigest()[:16]
 
 
 def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:

@@ -18,7 +18,14 @@ from hoplite.models import LabelModel
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.labelprop import CorrectSmooth
 from hoplite.models.neighbours import NeighbourLabels
-from hoplite.models.trained import SPLIT, TASK_STATE, TrainedModel, split_facts
+from hoplite.models.trained import (
+    LEARNED_FROM,
+    SPLIT,
+    TASK_STATE,
+    TrainedModel,
+    learned_nodes,
+    split_facts,
+)
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
 from hoplite.tasks.conformal import FoldModels
 from hoplite.training.runs import RunResult, at_best
@@ -263,6 +270,7 @@ def _trained_model(fitted: Fitted, result: RunResult, scores: dict[str, float]) 
     }
     if fitted.split is not None:
         about[SPLIT] = split_facts(fitted.split)
+        about[LEARNED_FROM] = learned_nodes(fitted.split)
     return TrainedModel(
         config=config,
         weights=result.weights,

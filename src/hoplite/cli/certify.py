@@ -1,0 +1,52 @@
+"""hoplite certify: a bound on the error on the nodes without labels, with a stated confidence."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from typer import Option
+
+from hoplite.cli import console, options
+from hoplite.progress import steps_bar
+
+SUBJECTS = {
+    "holdout": "The model, by its test nodes",
+    "pac_bayes": "PAC-Bayes, without test nodes: a classifier that draws its weights around those "
+    "of such a model",
+}
+
+
+@options.with_reading
+def certify(
+    model_dir: options.ModelFolder,
+    dataset: options.Dataset,
+    confidence: float = Option(0.95, help="Of each certificate."),
+    halves_seed: int = Option(
+        0, "--seed", help="Seed of the halves of the labels; choose it once."
+    ),
+    own_class: options.OwnClass = None,
+    json: options.Json = False,
+    **reading: Any,
+) -> None:
+    """Bound the error on the nodes of DATASET that have no label, with 95 % confidence.
+
+    The labelled nodes must be a random sample of all nodes. One bound is exact, from the test
+    nodes; the other one (PAC-Bayes) needs no test nodes, and holds for a randomised classifier.
+
+    Example: hoplite certify cora-lgc cora
+    """
+    model = options.load_model(model_dir, own_class)
+    from hoplite import certify, open_data  # only now, as importing it takes time
+
+    graph = open_data(dataset, prepare=model, **reading).in_memory()
+    with steps_bar(f"{graph.name} {model.config.model}") as progress:
+        progress("certifying", 0.0)
+        found = certify(model, graph, confidence=confidence, seed=halves_seed)
+    if json:
+        console.print_json(dataclasses.asdict(found))
+        return
+    for name, subject in SUBJECTS.items():
+        certificate = getattr(found, name)
+        text = found.refusals.get(name) if certificate is None else certificate.sentence() + "."
+        console.print_line(f"{subject}: {text}")

@@ -1,0 +1,387 @@
+"""Certificates: with a stated confidence, the error on the unlabelled nodes is at most e.
+
+Two bounds, both exact for finite graphs. The only random thing is which nodes have labels: the
+parts of the split are a uniform draw without replacement from all nodes. Graph, features and the
+labels that nobody knows are fixed. U are the u nodes in no part of the split.
+
+Holdout
+    The test nodes T, h of them, whose labels the model has not used, are a uniform draw from
+    T and U. If the model errs on K of these h + u nodes, it errs on X ~ Hypergeometric(h + u, K, h)
+    test nodes. It erred on x. With confidence 1 - delta
+
+        K <= K* = max {K : P(X <= x | K) > delta},        error on U <= (K* - x) / u.
+
+PAC-Bayes
+    The labelled nodes (training and validation) are halved at random into A and B, |B| = m. Given
+    A, B is a uniform draw from B and U, N = m + u. F (N x d) are propagated features, and a
+    classifier is argmax of F Theta, Theta (d x c). The prior N(Theta_A, s^2 I) uses labels of A
+    only; the posterior N(Theta_L, s^2 I) uses all. Let q and r be the errors on B and on U of the
+    classifier that draws Theta anew from the posterior for each node (Gibbs), p = (m q + u r) / N,
+    and H(x) = -x ln x - (1 - x) ln(1 - x). With confidence 1 - delta, for all Theta_L at once,
+
+        N H(p) - m H(q) - u H(r) <= |Theta_L - Theta_A|^2 / (2 s^2) + ln(T(m, N) / delta),
+        T(m, N) = max_K sum_k a(m, k) a(u, K - k) / a(N, K),   a(n, k) = C(n, k) exp(-n H(k / n)).
+
+    This is the theorem of Begin, Germain, Laviolette and Roy (2014) with their divergence
+    kl(q, p) + u/m kl(r, p), times m, and T computed exactly. The left side grows with r >= q, so
+    bisection gives the largest r. J values of s are tried, each with delta / J.
+
+    q needs no sampling. The logits of a node v are independent normals with means mu_c = F_v
+    Theta_L[:, c] and deviation t = s |F_v|. So its class y is predicted with probability
+
+        integral of phi(x) prod_{c != y} Phi((mu_y - mu_c) / t + x) dx.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.signal import fftconvolve
+from scipy.special import entr, gammaln, log_softmax, logsumexp, ndtr, softmax
+
+from hoplite.config import TrainingConfig, check_number
+from hoplite.engine.propagation import Propagation
+from hoplite.errors import ConfigError, GraphError, HopliteError
+from hoplite.graph import Graph, Split
+from hoplite.io.convert import converted
+from hoplite.models.alignment import labels_in
+from hoplite.models.linear import LinearModel
+from hoplite.models.trained import LEARNED_FROM, TrainedModel, learned_nodes
+from hoplite.training.results import train
+
+ROUNDING = 1e-6  # by which computed probabilities are taken for larger than they are
+POINTS, STEP = np.linspace(-9, 9, 181, retstep=True)  # of the integral; its error is below 1e-12
+DENSITY = STEP * np.exp(-(POINTS**2) / 2) / math.sqrt(2 * math.pi)
+SPREADS = 2.0 ** np.arange(1, -7, -1)  # s sqrt(d): logits have about this deviation
+PENALTIES = 10.0 ** np.arange(-3, 1)  # of the prior
+PULLS = (10, 100, 1000)  # of the posterior to the prior, times the prior's penalty
+MAX_STEPS = 200  # of L-BFGS
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """With ``confidence``, the error on the ``unlabelled`` nodes is at most ``bound``.
+
+    Attributes
+    ----------
+    unlabelled : u, the nodes that it speaks of
+    sample : nodes whose labels it was computed from: h test nodes, or the m nodes of B
+    sample_error : the error on them
+    error : the error on the unlabelled nodes, for graphs that do have their labels, else None
+    """
+
+    bound: float
+    confidence: float
+    unlabelled: int
+    sample: int
+    sample_error: float
+    error: float | None
+
+    def sentence(self) -> str:
+        """The statement in plain words."""
+        known = "" if self.error is None else f" (measured: {100 * self.error:.1f} %)"
+        return (
+            f"with {100 * self.confidence:g} % confidence the error on the {self.unlabelled:,} "
+            f"unlabelled nodes is at most {100 * self.bound:.1f} %{known}"
+        )
+
+
+@dataclass(frozen=True)
+class PacBayes(Certificate):
+    """A certificate of the classifier that draws its weights.
+
+    Attributes
+    ----------
+    divergence : ``|Theta_L - Theta_A|^2 / (2 s^2)``
+    spread : s
+    """
+
+    divergence: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Both certificates; where one is refused it is None, and ``refusals`` has the reason."""
+
+    holdout: Certificate | None
+    pac_bayes: PacBayes | None
+    refusals: dict[str, str]
+
+
+def certify(
+    model: TrainedModel, data: Any, *, confidence: float = 0.95, seed: int = 0
+) -> Certificates:
+    """Bound the error on the nodes that have no label, see :mod:`hoplite.theory.certificates`.
+
+    Parameters
+    ----------
+    model : TrainedModel
+        One that predicts one class for each node.
+    data : Graph, or a graph of another library
+        The graph of the training, with the same split. The certificates speak of the nodes in no
+        part of the split; PAC-Bayes speaks of the test nodes if there are no others.
+    confidence : float, default 0.95
+        Of each certificate.
+    seed : int, default 0
+        Of the halves A and B. Choose it beforehand: the best of several seeds is no certificate.
+
+    Returns
+    -------
+    Certificates
+
+    Raises
+    ------
+    HopliteError
+        If both are refused.
+    """
+    check_number("confidence", confidence, 0, 1, open_ends="lm")
+    graph: Graph = converted(data, prepare=model).in_memory()
+    if not model.task.exclusive:
+        raise ConfigError(
+            f"certificates are for nodes with one class each, but the model is for "
+            f"{model.task.labels.task}."
+        )
+    found: dict[str, Any] = {}
+    refusals: dict[str, str] = {}
+    for name, method in (("holdout", holdout_certificate), ("pac_bayes", pac_bayes_certificate)):
+        try:
+            found[name] = method(model, graph, 1 - confidence, seed)
+        except HopliteError as error:
+            found[name], refusals[name] = None, str(error)
+    if len(refusals) == len(found):
+        raise GraphError(" ".join(f"{name}: {text}" for name, text in refusals.items()))
+    return Certificates(**found, refusals=refusals)
+
+
+def holdout_certificate(
+    model: TrainedModel, graph: Graph, delta: float, seed: int = 0
+) -> Certificate:
+    """The certificate of the model itself, from the test nodes; ``seed`` is not used.
+
+    GraphError without test or unlabelled nodes, or if the model may have learned from the former.
+    """
+    split, rest = graph.split, _unlabelled(graph.split, graph.num_nodes)
+    if not (split.test.size and rest.size):
+        missing = "unlabelled" if split.test.size else "test"
+        raise GraphError(
+            f"there are no {missing} nodes; the bound needs test nodes, which the model has not "
+            "learned from, and unlabelled ones, in no part of the split."
+        )
+    if model.training.get(LEARNED_FROM) != learned_nodes(split):
+        raise GraphError(
+            "the model learned from other nodes than the training and validation nodes of this "
+            "split, so perhaps from the test nodes; certify it with the split of its training."
+        )
+    labels = labels_in(graph, model.class_names)
+    wrong = model.predict(graph) != labels
+    errors, sample = int(wrong[split.test].sum()), len(split.test)
+    most = max_errors(errors, sample, sample + len(rest), delta)
+    return Certificate(
+        bound=(most - errors) / len(rest),
+        confidence=1 - delta,
+        unlabelled=len(rest),
+        sample=sample,
+        sample_error=errors / sample,
+        error=float(wrong[rest].mean()) if (labels[rest] >= 0).all() else None,
+    )
+
+
+def max_errors(errors: int, sample: int, population: int, delta: float) -> int:
+    """K*, the most errors in the population that ``errors`` in the sample leave plausible.
+
+    That is max {K : P(X <= errors) > delta}, X ~ Hypergeometric(population, K, sample).
+
+    >>> max_errors(0, 10, 20, 0.05), max_errors(2, 10, 10, 0.05)
+    (3, 2)
+    """
+
+    def log_choose(n: int, k: Any) -> Any:
+        return gammaln(n + 1) - gammaln(np.add(k, 1)) - gammaln(np.subtract(n + 1, k))
+
+    def plausible(total: int) -> bool:
+        k = np.arange(max(0, sample - (population - total)), min(errors, total) + 1)
+        ways = log_choose(total, k) + log_choose(population - total, sample - k)
+        tail = math.exp(logsumexp(ways) - log_choose(population, sample))
+        return tail * (1 + ROUNDING) > delta
+
+    low, high = errors, population - (sample - errors)  # of low it is plausible
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if plausible(middle) else (low, middle - 1)
+    return low
+
+
+def pac_bayes_certificate(
+    model: TrainedModel, graph: Graph, delta: float, seed: int = 0
+) -> PacBayes:
+    """The certificate of a Gibbs classifier with the model's filter and settings.
+
+    If the filter is learned, it is learned again, from labels of A. GraphError or ConfigError
+    where there are too few nodes, or for models that are not linear in features known beforehand.
+    """
+    split, labels = graph.split, labels_in(graph, model.class_names)
+    rest = _unlabelled(split, graph.num_nodes)
+    rest = rest if rest.size else split.test
+    labelled = np.random.default_rng(seed).permutation(np.union1d(split.train, split.val))
+    prior_nodes, sample = np.split(labelled, [len(labelled) // 2])
+    if len(prior_nodes) < 4 or not rest.size:
+        missing = "labelled" if rest.size else "unlabelled"
+        raise GraphError(f"there are too few {missing} nodes to certify anything.")
+    nodes = np.concatenate([prior_nodes, sample, rest])
+    features = _features(model, graph, prior_nodes, nodes)
+    prior_rows, rows, rest_rows = np.split(
+        np.arange(len(nodes)), np.cumsum([len(prior_nodes), len(sample)])
+    )
+    classes, known = model.num_classes, labels[nodes]
+    start, penalty = _prior(features[prior_rows], known[prior_rows], classes)
+    both = np.concatenate([prior_rows, rows])
+    centres = [start] + [_fit(features[both], known[both], start, pull * penalty) for pull in PULLS]
+    m, total, norms = len(rows), len(rows) + len(rest), np.linalg.norm(features, axis=1)
+    spreads = SPREADS / math.sqrt(features.shape[1])
+    slack = math.log(transductive_constant(m, total) * len(spreads) / delta)
+    best = PacBayes(math.inf, 1 - delta, len(rest), m, 1.0, None, 0.0, 0.0)
+    for centre in centres:
+        logits = features @ centre
+        for spread in spreads:
+            risk = float(gibbs_errors(logits[rows], spread * norms[rows], known[rows]).mean())
+            divergence = float(np.sum((centre - start) ** 2) / (2 * spread**2))
+            bound = largest_risk(risk, m, total, divergence + slack)
+            if bound < best.bound:
+                error = None
+                if (known[rest_rows] >= 0).all():
+                    noise = spread * norms[rest_rows]
+                    error = float(gibbs_errors(logits[rest_rows], noise, known[rest_rows]).mean())
+                best = PacBayes(
+                    bound, 1 - delta, len(rest), m, risk, error, divergence, float(spread)
+                )
+    return best
+
+
+def transductive_constant(m: int, total: int) -> float:
+    """T(m, N) = max_K sum_k a(m, k) a(N - m, K - k) / a(N, K).
+
+    >>> round(transductive_constant(1, 2), 4)
+    2.0
+    """
+
+    def peaks(n: int) -> np.ndarray:
+        k = np.arange(n + 1.0)
+        logs = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+        return np.exp(logs - n * _entropy(k / max(n, 1)))
+
+    sums = fftconvolve(peaks(m), peaks(total - m))
+    return float((sums / peaks(total)).max()) * (1 + ROUNDING)
+
+
+def largest_risk(risk: float, m: int, total: int, budget: float) -> float:
+    """The largest r >= q = ``risk`` with N H(p) - m H(q) - u H(r) <= ``budget``.
+
+    >>> round(largest_risk(0.1, 50, 100, 0.0), 6), largest_risk(0.1, 50, 100, 100.0)
+    (0.1, 1.0)
+    """
+    low, high = risk, 1.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        mean = (m * risk + (total - m) * middle) / total
+        cost = total * _entropy(mean) - m * _entropy(risk) - (total - m) * _entropy(middle)
+        low, high = (middle, high) if cost <= budget else (low, middle)
+    return high
+
+
+def gibbs_errors(logits: np.ndarray, deviations: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """P(argmax_c (mu_c + t e_c) is not the label), e_c independent normals: (rows, c) -> (rows,).
+
+    ``deviations`` are the t of the rows: (rows,).
+
+    >>> gibbs_errors(np.array([[0.0, 0.0], [9.0, 0.0]]), np.ones(2), np.zeros(2, int)).round(6)
+    array([0.5, 0. ])
+    """
+    rows = np.arange(len(logits))
+    gaps = (logits[rows, labels][:, None] - logits) / np.maximum(deviations, 1e-300)[:, None]
+    gaps[rows, labels] = np.inf
+    right = sum(
+        weight * ndtr(gaps + x).prod(axis=1) for x, weight in zip(POINTS, DENSITY, strict=True)
+    )
+    return np.clip(1 - right, 0, 1)
+
+
+def _entropy(share: Any) -> Any:
+    return entr(share) + entr(np.maximum(1 - share, 0))
+
+
+def _unlabelled(split: Split, nodes: int) -> np.ndarray:
+    return np.setdiff1d(np.arange(nodes), np.concatenate([split.train, split.val, split.test]))
+
+
+def _features(
+    model: TrainedModel, graph: Graph, prior_nodes: np.ndarray, nodes: np.ndarray
+) -> np.ndarray:
+    """F at ``nodes``, columns standardised over all of them, and a column of ones."""
+    config, kind = model.config, model.config.kind
+    if not issubclass(kind, LinearModel) or model.parts_ or config.neighbour_labels:
+        raise ConfigError(
+            "the PAC-Bayes bound is for linear models with one operator, without relations and "
+            "without labels of neighbours; train such a model."
+        )
+    graph = model.aligned(graph)
+    propagation = Propagation.of(graph, config)
+    if len(model.maps_) > 1:  # hop blocks, or a filter for each class
+        features = np.concatenate([*propagation.hop_features(nodes)], axis=1)
+    else:
+        filter_ = kind.constants(config)
+        if filter_ is None:
+            filter_ = _learned_filter(model, graph, prior_nodes)
+        features = propagation.filtered_features(filter_.astype(propagation.dtype), nodes)
+    features = features.astype(np.float64) - features.mean(axis=0)
+    deviations = features.std(axis=0)
+    features /= np.where(deviations > 0, deviations, 1)
+    return np.column_stack([features, np.ones(len(nodes))])
+
+
+def _learned_filter(model: TrainedModel, graph: Graph, nodes: np.ndarray) -> np.ndarray:
+    """c_0 .. c_k of a model with the same settings that sees labels of ``nodes`` only."""
+    names = {field.name for field in dataclasses.fields(TrainingConfig)} & {*model.training}
+    options = {name: model.training[name] for name in names & model.config.kind.settings()}
+    options |= model.config.as_dict() | {"refit": False, "correct_smooth": False, "folds": 0}
+    name, cut = options.pop("model"), len(nodes) // 4
+    half = graph.with_split(Split(nodes[cut:], nodes[:cut]))
+    return train(half, name, test=False, **options).model.filter_coefficients_
+
+
+def _prior(features: np.ndarray, labels: np.ndarray, classes: int) -> tuple[np.ndarray, float]:
+    """Theta_A, and its penalty: that with the lowest loss on a quarter of the nodes."""
+    none, cut = np.zeros((features.shape[1], classes)), len(labels) // 4
+
+    def loss(penalty: float) -> float:
+        fitted = _fit(features[cut:], labels[cut:], none, penalty)
+        logs = log_softmax(features[:cut] @ fitted, axis=1)
+        return -float(logs[np.arange(cut), labels[:cut]].mean())
+
+    penalty = float(min(PENALTIES, key=loss))
+    return _fit(features, labels, none, penalty), penalty
+
+
+def _fit(
+    features: np.ndarray, labels: np.ndarray, centre: np.ndarray, penalty: float
+) -> np.ndarray:
+    """argmin of the mean cross-entropy of F Theta + penalty/2 |Theta - centre|^2: (d, c)."""
+    rows = np.arange(len(labels))
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        theta = flat.reshape(centre.shape)
+        logits, step = features @ theta, theta - centre
+        gradient = softmax(logits, axis=1)
+        gradient[rows, labels] -= 1
+        loss = -float(log_softmax(logits, axis=1)[rows, labels].mean())
+        slope = features.T @ gradient / len(rows) + penalty * step
+        return loss + penalty / 2 * float(np.sum(step**2)), slope.ravel()
+
+    options = {"maxiter": MAX_STEPS}
+    found = minimize(objective, centre.ravel(), jac=True, method="L-BFGS-B", options=options)
+    return found.x.reshape(centre.shape)
