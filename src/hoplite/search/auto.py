@@ -525,7 +525,8 @@ class _Choice:
             waiting = {one.family for one in self.candidates[i:]} - seen
             if not waiting and not rivals:
                 rivals.append(self._rival())
-            limit = self.left(self.share) / max(1, len(waiting)) if tried else math.inf
+            shares = 1 if candidate.default and not self.sampled else max(1, len(waiting))
+            limit = self.left(self.share) / shares if tried else math.inf
             seen.add(candidate.family)
             if limit > 0 if decided is None else candidate.position in decided:
                 self.report(str(candidate), i / len(self.candidates))
