@@ -229,12 +229,8 @@ class HopPooling(Pooling):
         return Propagation(graph, self.settings.operator, hops=self.settings.hops, dtype=np.float64)
 
     def features(self, graphs: GraphSet) -> np.ndarray:
-        return np.concatenate([*self.rows(graphs)])
-
-    def rows(self, graphs: GraphSet) -> Iterator[np.ndarray]:
-        """Phi, a range of graphs at a time."""
-        for _, offsets, values in self.hop_blocks(graphs):
-            yield self.pooled(values, offsets)
+        blocks = self.hop_blocks(graphs)
+        return np.concatenate([self.pooled(values, offsets) for _, offsets, values in blocks])
 
     @abstractmethod
     def pooled(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -161,7 +161,7 @@ def load(
         if not isinstance(graph, Graph):
             raise DatasetError(
                 f"source has type {type(source).__name__}; give {', '.join(NAMES)}, the path of a "
-                f"folder or file, or {KNOWN}."
+                f"folder or file, or {KNOWN}; for whole graphs there is hoplite.train_graphs."
             )
         return graph.for_task(options.get("task"))
     TableOptions.check_names(options, signature(load).parameters)
