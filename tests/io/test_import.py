@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -88,5 +91,55 @@ def test_an_import_is_kept_until_its_tables_change(tmp_path):
     with pytest.raises(DatasetError, match="'1', '2'; first in data row 4,001"):
         tables.import_tables(folder, out, memory=ROOM)
     assert not (out / "graph.json").exists()
-    with pytest.raises(ConfigError, match="it needs 100 MB"):
+    with pytest.raises(ConfigError, match=r"1 MB .* needs 100 MB; raise --memory by 99 MB"):
         tables.import_tables(folder, out, memory=10**6)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changed"),
+    [
+        ("people.csv", "people.csv"),
+        ("more/people.csv", "more/people.csv"),
+        ("SELECT * FROM 'people.csv'", "people.csv"),
+        ("SELECT * FROM 'more/people.csv'", "more/people.csv"),
+    ],
+)
+def test_an_import_follows_the_files_that_are_named_or_queried(tmp_path, nodes, changed):
+    folder, out = tmp_path / "t", tmp_path / "g"
+    (folder / "more").mkdir(parents=True)
+    rows = "\n".join(["id,label,age", *(f"{i},{'ab'[i % 2 ^ 1]},{i}" for i in range(20))]) + "\n"
+    for name in ("nodes.csv", "people.csv", "more/people.csv"):
+        (folder / name).write_text(rows)
+    edges = "\n".join(["source,target", *(f"{i},{(i + 1) % 20}" for i in range(20))])
+    (folder / "edges.csv").write_text(edges + "\n")
+    tables.import_tables(folder, out, memory=ROOM, nodes=nodes)
+    before = (out / "graph.json").stat().st_mtime_ns
+    tables.import_tables(folder, out, memory=ROOM, nodes=nodes)
+    assert (out / "graph.json").stat().st_mtime_ns == before
+    with DiskGraph(out) as graph:
+        assert graph.labels[3] == 0
+    path = folder / changed
+    time = path.stat().st_mtime_ns
+    path.write_text(rows.replace("\n3,a", "\n3,b"))
+    os.utime(path, ns=(time + 10**9, time + 10**9))  # clocks of file systems are coarse
+    tables.import_tables(folder, out, memory=ROOM, nodes=nodes)
+    with DiskGraph(out) as graph:
+        assert graph.labels[3] == 1
+
+
+@pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
+def test_an_import_follows_what_a_database_has_not_merged_yet(tmp_path):
+    path, out = tmp_path / "people.sqlite", tmp_path / "g"
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("CREATE TABLE nodes (id, label, age)")
+    writer.execute("CREATE TABLE edges (source, target)")
+    rows = [(i, "ab"[i % 2 ^ 1], i) for i in range(20)]
+    writer.executemany("INSERT INTO nodes VALUES (?, ?, ?)", rows)
+    writer.executemany("INSERT INTO edges VALUES (?, ?)", [(i, (i + 1) % 20) for i in range(20)])
+    tables.import_tables(path, out, memory=ROOM)
+    writer.execute("UPDATE nodes SET label = 'b' WHERE id = 3")
+    tables.import_tables(path, out, memory=ROOM)
+    with DiskGraph(out) as graph:
+        assert graph.labels[3] == 1
+    writer.close()

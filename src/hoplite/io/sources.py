@@ -186,8 +186,8 @@ class Workspace:
         if self.memory is not None and isinstance(error, self.OutOfMemory):
             share = f"{self.memory / 1e6:.0f} MB"
             raise ConfigError(
-                f"memory leaves {share} for reading the tables, which is too little for them; give "
-                f"--memory {share} more."
+                f"memory leaves {share} for reading the tables, which is too little for them; "
+                f"raise --memory by {share}."
             ) from error
 
     def keep_on_disk(self, width: int) -> None:

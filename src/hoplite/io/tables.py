@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
 import shutil
 import time
@@ -55,6 +56,7 @@ from hoplite.io.sources import (
     Table,
     Workspace,
     is_postgres,
+    is_query,
     open_tables,
     table_files,
 )
@@ -805,7 +807,7 @@ def import_tables(
             "directed and type keep directions and types of edges, which graphs on disk and hop "
             "stores do not support; train on tables in memory, or leave them out."
         )
-    stamp = [*_stamp(source), ["seed", "none" if seed is None else seed]]
+    stamp = [*_stamp(source, chosen.options), ["seed", "none" if seed is None else seed]]
     stamp.append(["preparation", zlib.crc32(to_json(chosen).encode())])
     if is_disk_graph(out):
         with DiskGraph(out) as found:
@@ -873,19 +875,27 @@ def _row_values(work: Workspace, table: Table) -> int:
 def _too_little(source: Any, memory: int, need: int) -> ConfigError:
     return ConfigError(
         f"memory leaves {memory / 1e6:.0f} MB for the import of {source} but it needs "
-        f"{need / 1e6:.0f} MB; give --memory that much more."
+        f"{need / 1e6:.0f} MB; raise --memory by {math.ceil((need - memory) / 1e6)} MB."
     )
 
 
-def _stamp(source: Any) -> list[list[Any]]:
-    """By which unchanged files are known again; a server is asked anew every time."""
+def _stamp(source: Any, options: TableOptions) -> list[list[Any]]:
+    """Name, size and time of the files that are read; a server's tables never count as unchanged.
+
+    A query may read any file of the folder.
+    """
     if is_postgres(source):
         return [["server", time.time_ns()]]
     path = Path(source)
-    files = [path] if path.is_file() else sorted(path.iterdir()) if path.is_dir() else []
-    tables = {file for stem in STEMS for file in table_files(path, stem)} or set(files)
-    found = [file for file in files if file in tables and file.is_file()]
-    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in found]
+    files = {path, Path(f"{path}-wal"), Path(f"{path}.wal")}  # SQLite's and DuckDB's journals
+    for stem in STEMS if path.is_dir() else ():
+        name = getattr(options, stem)
+        if is_query(name):
+            files.update(path.rglob("*"))
+        else:
+            files.update([path / name] if name else table_files(path, stem))
+    found = [(os.path.relpath(file, path), file.stat()) for file in files if file.is_file()]
+    return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in sorted(found)]
 
 
 def _warn(sentence: str) -> None:
