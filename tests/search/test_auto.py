@@ -75,6 +75,14 @@ def test_the_same_trials_give_the_same_choice(graph, file):
     assert (some.trials, len(some.candidates)) == ("1,4,9", 3)
 
 
+def test_one_candidate_is_named_by_its_number(graph, file):
+    for _ in range(2):
+        result = hoplite.auto(graph, trials="3,", candidates=file, **FEW)
+        assert ([one.position for one in result.candidates], result.trials) == ([3], "3,")
+    with pytest.raises(ConfigError, match="candidate 99, but there are 12 candidates"):
+        hoplite.auto(graph, trials="3,99", candidates=file)
+
+
 def test_test_labels_decide_nothing(graph, file):
     rng, labels = np.random.default_rng(0), graph.labels.copy()
     labels[graph.split.test] = rng.permutation(labels[graph.split.test])
@@ -326,9 +334,19 @@ def test_a_candidate_that_fails_does_not_stop_the_others(graph, tmp_path, monkey
             raise MemoryError("no room")
         return before(data, model, **options)
 
+    def edges_fail(data, model, **options):
+        if options["hops"]:
+            raise MemoryError("no room")
+        return before(data, model, **options)
+
     monkeypatch.setattr(module, "train", train)
     found = hoplite.auto(graph, trials=3, candidates=path)
     assert [one.val is None for one in found.candidates] == [False, False, True]
+    monkeypatch.setattr(module, "train", edges_fail)
+    alone = hoplite.auto(graph, trials=3, candidates=path)
+    assert [one.val is None for one in alone.candidates] == [False, True, True]
+    assert not any("edges" in sentence for sentence in alone.advice)
+    monkeypatch.setattr(module, "train", train)
     nodes = np.concatenate([graph.split.train, graph.split.val])
     monkeypatch.setattr("hoplite.training.comparison.PPR_OPTIONS", {"hops": -1})
     result = hoplite.train(graph.with_split(Split(nodes, test=graph.split.test)))
@@ -339,7 +357,7 @@ def test_wrong_arguments(graph, tmp_path):
     for value in ("5x", "-3s", 0, math.nan, math.inf, True, None, "s", "1e5s", [3]):
         with pytest.raises(ConfigError, match="such as 60s, 5m or 1h"):
             parse_seconds(value)
-    for value in (0, "", "3/2/1", "1,0", True, 2.5, None, "1,,2", 10**9):
+    for value in (0, "", "3/2/1", "1,0", True, 2.5, None, "1,,2", ",", 10**9):
         with pytest.raises(ConfigError, match="trials is"):
             parse_trials(value)
     for options, what in (

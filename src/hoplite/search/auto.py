@@ -235,20 +235,32 @@ def parse_seconds(value: Any) -> float:
     return seconds
 
 
-def parse_trials(value: Any) -> list[int]:
-    """Which candidates to try: a number for the first so many, or their numbers, from 1.
+def parse_trials(value: Any) -> int | list[int]:
+    """How many candidates to try, or their numbers, from 1; a comma makes one number a list.
 
-    >>> parse_trials(3), parse_trials("1,2,5")
-    ([1, 2, 3], [1, 2, 5])
+    >>> parse_trials(3), parse_trials("1,2,5"), parse_trials("3,")
+    (3, [1, 2, 5], [3])
     """
-    match = re.fullmatch("[0-9]{1,6}(,[0-9]{1,6})*", str(value))
-    numbers = [int(part) for part in match[0].split(",")] if match else [0]
+    match = re.fullmatch("[0-9]{1,6}(,[0-9]{1,6})*,?", str(value))
+    numbers = [int(part) for part in match[0].split(",") if part] if match else [0]
     if min(numbers) < 1:
         raise ConfigError(
             f"trials is {value!r}; give how many candidates to try, such as 12, or which, such as "
             "1,2,5."
         )
-    return numbers if len(numbers) > 1 else list(range(1, numbers[0] + 1))
+    return numbers if "," in str(value) else numbers[0]
+
+
+def _select(listed: list[Candidate], wanted: int | list[int]) -> list[Candidate]:
+    """The first so many of the candidates, or those with these numbers."""
+    if isinstance(wanted, int):
+        return listed[:wanted]
+    if max(wanted) > len(listed):
+        raise ConfigError(
+            f"trials names candidate {max(wanted)}, but there are {len(listed)} candidates for "
+            f"this graph and these options; give numbers from 1 to {len(listed)}."
+        )
+    return [one for one in listed if one.position in wanted]
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +329,9 @@ class AutoResult(Described):
     def trials(self) -> str:
         """What repeats the choice: ``trials=result.trials``."""
         tried = sorted(one.position for one in self.candidates)
-        return str(len(tried)) if tried[-1] == len(tried) else ",".join(map(str, tried))
+        if tried[-1] == len(tried):
+            return str(len(tried))
+        return f"{tried[0]}," if len(tried) == 1 else ",".join(map(str, tried))
 
     def summary(self) -> dict[str, Any]:
         """The choice as plain values, without the test nodes' scores."""
@@ -377,7 +391,7 @@ def auto(
     budget : str or float, default "60s"
         Time budget, such as "60s", "5m" or a number of seconds.
     trials : int or str, optional
-        Number of candidates instead of a budget, such as 12, or which, such as "1,2,5".
+        Number of candidates instead of a budget, such as 12, or which, such as "1,2,5" or "3,".
     seeds : int or sequence of int, default 5
         Seeds of the chosen model; candidates are compared with the first.
     out : path, optional
@@ -418,7 +432,7 @@ def auto(
     threshold = {name: value for name, value in defaults.items() if name == "threshold"}
     listed, left_out = list_candidates(candidates, threshold | options, graph)
     if wanted is not None:
-        listed = [one for one in listed if one.position in wanted] or listed[:1]
+        listed = _select(listed, wanted)
     call = {"trials": trials, "seeds": as_seeds(seeds), "options": options}
     call["candidates"] = [f"{one.model} {one.options}" for one in listed]
     call = json.loads(json.dumps(call, default=str))  # as a file gives it back
@@ -660,7 +674,8 @@ def _advice(
     """Whether the edges help, and whether gradient boosting is better."""
     advice = []
     alone = [one for one in tried if not one.hops]
-    if len(alone) < len(tried) and any(as_good(one, best) for one in alone):
+    joined = [one for one in tried if one.hops and one.ranks]  # those that failed show nothing
+    if joined and any(as_good(one, best) for one in alone):
         advice.append(
             "The edges do not help: no candidate that uses them is better than the features alone "
             "by more than a standard error."
