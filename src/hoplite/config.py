@@ -258,7 +258,8 @@ class TrainingConfig(Checked):
     )
     sharpen: float = number_setting(
         0.5,
-        "Temperature of the mean of the draws; 0 for its largest class.",
+        "How strongly --consistency favours a node's most probable class: from 1 (not at all) to "
+        "0 (it counts as certain).",
         0,
         1,
         group="Unlabelled nodes",
@@ -334,7 +335,8 @@ class TrainingConfig(Checked):
     )
     refit: bool = flag_setting(
         False,
-        "Train again with the validation labels; --no-refit turns it off for tables.",
+        "Train again with the validation labels; on by default for tables with "
+        "--out; --no-refit turns it off.",
         group="Output",
     )
     folds: int = number_setting(

@@ -72,11 +72,11 @@ class TableOptions:
         reading=True,
         shown="nodes",
     )
-    edges: str = _option("", "Edge table, in the same way.", reading=True, shown="edges")
+    edges: str = _option("", "Edge table, given like --nodes.", reading=True, shown="edges")
     label: str = _option("label", "Label column.", reading=True)
     id: str = _option("id", "Id column.", reading=True)
-    source: str = _option("source", "Edge column with the id of the first node.", reading=True)
-    target: str = _option("target", "Edge column with the id of the second node.", reading=True)
+    source: str = _option("source", "Edge column with the first id.", reading=True)
+    target: str = _option("target", "Edge column with the second id.", reading=True)
     weight: str = _option("weight", "Edge column with the weight.", reading=True)
     task: str = _option(
         AUTO,

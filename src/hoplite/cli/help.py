@@ -10,6 +10,7 @@ from typer import rich_utils
 from typer.core import TyperCommand, TyperGroup
 
 rich_utils.OPTIONS_PANEL_TITLE = "Basics"
+SETS_OF_GRAPHS = "Sets of graphs: --model auto (default), hops, pool, colours or fourier"
 PANELS = (
     None,  # Basics
     "Model",
@@ -19,7 +20,7 @@ PANELS = (
     "Tables",
     "Output",
     "Large graphs",
-    "Sets of graphs",
+    SETS_OF_GRAPHS,
 )
 
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # importing it takes time
     from hoplite import TrainedModel
 
 MAX_NAMED = 4  # models that the help of a setting names
-BASICS = ("hops", "task", "label")  # settings in the first group of a help
+# settings in the first group of a help
+BASICS = ("nodes", "edges", "label", "id", "source", "target", "weight", "task")
 Command = TypeVar("Command", bound=Callable[..., None])
 _commands: list[tuple[Any, bool, Sequence[str]]] = []  # arguments of with_settings
 
@@ -114,7 +115,7 @@ ModelByData = Annotated[
     str | None,
     typer.Option(
         help=f"auto, {_MODEL_HELP}",
-        show_default=f"{DEFAULT_MODEL}; the better of blocks and ppr for tables",
+        show_default=f"{DEFAULT_MODEL}; for tables, chosen by cross-validation",
         autocompletion=complete([*MODELS, AUTO]),
     ),
 ]
@@ -171,7 +172,8 @@ def with_reading(command: Command) -> Command:
 
     They come as ``**reading``, None where they are not given; a saved model decides the others.
     """
-    _add_parameters(command, _reading_parameters(["seed"], TableOptions.names(reading=True)))
+    tables = TableOptions.names(reading=True)
+    _add_parameters(command, _reading_parameters(["seed"], tables, trained=True))
     return command
 
 
@@ -236,13 +238,18 @@ def _field_parameter(field: Field[Any], type_: type, group: str, **options: Any)
     return _parameter(field.name, Annotated[type_ | None, option])
 
 
-def _reading_parameters(data: Iterable[str], tables: Iterable[str]) -> list[Parameter]:
+def _reading_parameters(
+    data: Iterable[str], tables: Iterable[str], *, trained: bool = False
+) -> list[Parameter]:
+    """The options of reading data; a ``trained`` model knows the columns, but not the tables."""
     parameters = [_parameter(name, DATA_OPTIONS[name]) for name in data]
     for name in tables:
         field = TableOptions.__dataclass_fields__[name]
         type_ = type(field.default) if isinstance(field.default, int) else str
         shown, text = field.metadata["shown"], field.metadata["help"]
         default = str(shown) if shown else False
+        if trained and name not in ("nodes", "edges"):
+            default = "as in training"
         parameters.append(_field_parameter(field, type_, "Tables", help=text, show_default=default))
     return parameters
 

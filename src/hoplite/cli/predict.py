@@ -53,7 +53,7 @@ def predict(
         None,
         metavar="N",
         min=1,
-        help="Write only the first N rows, by probability without --sort.",
+        help="Write only the first N rows, the most probable first unless --sort is given.",
     ),
     json: options.Json = False,
     **reading: Any,
