@@ -183,6 +183,18 @@ def test_edges_that_tell_nothing_are_left_out(tmp_path):
     assert named.summary()["graph_gain"]["features"] == useful.features
 
 
+def test_no_threshold_is_chosen_by_too_few_nodes_of_a_class(tmp_path):
+    rng = np.random.default_rng(4)
+    rows = [f"n{i},{'fraud' if i < 3 else 'fine'},{rng.normal()}" for i in range(100)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,x", *rows]) + "\n")
+    lines = [f"n{a},n{b}" for a, b in rng.integers(0, 100, (200, 2))]
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *lines]) + "\n")
+    with pytest.warns(hoplite.HopliteWarning, match="'fraud' has only 3 labelled nodes, so no thr"):
+        run = hoplite.train(tmp_path, hops=1, threshold="f1").best_run
+    assert run.threshold is None
+    assert run.model.task.threshold == 0.5
+
+
 def test_a_rare_class_of_tables_has_a_threshold_by_out_of_fold_f1(tmp_path):
     rng = np.random.default_rng(4)
     score = rng.standard_normal(300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 
 from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError, check_choice
+from hoplite.errors import ConfigError, HopliteWarning, check_choice, plural
 from hoplite.graph import Graph, NodeData
 from hoplite.models import LabelModel
 from hoplite.models.alignment import NodeIndex
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from hoplite.training.fit import CrossValidated, Fitted
 
 SCORED = ("val", "test")
+MIN_POSITIVE = 5  # labels of the rarer class that a threshold is chosen by
 PROTOCOL = "refit on training and validation labels"
 
 
@@ -103,9 +105,8 @@ class ScoredRun:
     @property
     def threshold(self) -> float | None:
         """The probability from which the positive class is predicted; None if not chosen."""
-        rule = self.model.training.get("threshold", 0.5)
-        chosen = rule != 0.5 and ("val" in self.outputs or not isinstance(rule, str))
-        return self.task.state()["threshold"] if chosen else None
+        chosen = self.task.chosen_threshold
+        return None if chosen is None else chosen[1]
 
     @property
     def stopped_early(self) -> bool:
@@ -208,11 +209,12 @@ def scored_run(
         judged = judge(task, monitor, sets["val"], outputs["val"][1])
         judged_accuracy = judge(task, task.score, sets["val"], outputs["val"][1])[0]
     if "val" in outputs:
-        task = trained.settle(
-            *outputs["val"], threshold=settings.threshold, calibrate=settings.calibrate
-        )
+        threshold = settings.threshold
+        if isinstance(threshold, str) and _is_too_rare(trained, outputs["val"][0], out_of_fold):
+            threshold = 0.5
+        task = trained.settle(*outputs["val"], threshold=threshold, calibrate=settings.calibrate)
         after = trained.correct_smooth is not None or out_of_fold is not None
-        if settings.threshold != 0.5 or after:
+        if threshold != 0.5 or after:
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
         if crossed is not None and crossed.weights and task.has_sets:
@@ -242,6 +244,22 @@ def scored_run(
         judged=judged,
         judged_accuracy=judged_accuracy,
     )
+
+
+def _is_too_rare(model: TrainedModel, labels: np.ndarray, out_of_fold: np.ndarray | None) -> bool:
+    """Whether the rarer of two classes has too few ``labels`` for a threshold, with a warning."""
+    positive = getattr(model.task, "positive", None)
+    count = 0 if positive is None else int((labels == positive).sum())
+    if not 0 < count < MIN_POSITIVE:
+        return False
+    nodes = plural(count, "validation node" if out_of_fold is None else "labelled node")
+    warnings.warn(
+        f"class {model.class_names[positive]!r} has only {nodes}, so no threshold was chosen; "
+        "label more nodes of this class.",
+        HopliteWarning,
+        stacklevel=2,
+    )
+    return True
 
 
 def with_test_scores(run: ScoredRun, data: NodeData) -> ScoredRun:
