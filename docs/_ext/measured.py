@@ -68,6 +68,11 @@ def search_text(path: Path, pattern: str) -> str:
     return match[1]
 
 
+def times(ratio: str) -> str:
+    """A ratio in words: "3.9 times" for "3.9x"."""
+    return f"{ratio.removesuffix('x')} times"
+
+
 def accuracy(dataset: str, model: str = "lgc") -> str:
     """Test accuracy in percent, its settings chosen on validation: mean and deviation."""
     for entry in json.loads(RESULTS.read_text(encoding="utf-8"))["accuracy"]:
@@ -82,11 +87,11 @@ def measured() -> dict[str, str]:
     product = row(BENCH, "233,000 nodes, 20M entries, 128 columns", "torch CSR")
     figures = {f"lgc_{name}": accuracy(name) for name in DATASETS}
     figures |= {
-        "spmm_ratio": product[3],
+        "spmm_ratio": times(product[3]),
         "spmm_case": product[0],
         "epoch": strongest("plain torch:")[1],
-        "epoch_torch": strongest("plain torch:")[3],
-        "epoch_pyg": strongest("TAGConv K=20, CSR:")[3],
+        "epoch_torch": times(strongest("plain torch:")[3]),
+        "epoch_pyg": times(strongest("TAGConv K=20, CSR:")[3]),
         "budget": search_text(LARGE, r"peak / the budget of (\S+ MB)"),
         "budget_times": row(LARGE, "the graph (CSR and features) / the budget")[1].rstrip(" x"),
         "train_time": row(LARGE, "lgc with L-BFGS, 4 hops")[1],
