@@ -22,6 +22,7 @@ from hoplite.errors import ConfigError, GraphError, ModelFileError, SearchError
 from hoplite.graph import Graph, Split
 from hoplite.graphs import GraphSet, explain_graph, load_graphs, train_graphs, write_graphs
 from hoplite.graphs.pooling import FAMILIES
+from hoplite.graphs.training import candidates_of
 from hoplite.plots.base import COLOURS
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -191,6 +192,33 @@ def test_auto_goes_on_after_a_candidate_that_fails(small: GraphSet) -> None:
     assert result.summary()["candidates"]["hops hops=1 structure=none"] is None
     with pytest.raises(GraphError, match="no features"):
         train_graphs(bare, grid=[failing])
+
+
+@pytest.mark.parametrize(
+    ("grid", "options", "message"),
+    [
+        ([], {}, "grid has nothing to try"),
+        (3, {}, "grid has nothing to try"),
+        ("colours", {}, "grid has nothing to try"),
+        ({"model": "colours"}, {}, "grid has nothing to try"),
+        ([{"depth": [1]}], {}, "grid has nothing to try"),
+        ([{"model": "colours", "depth": []}], {}, "grid has nothing to try"),
+        ([{"model": ["colours"]}], {}, "model is"),
+        ([{"model": "colours", "dept": 1}], {}, "'dept' is not a setting of colours; the settings"),
+        ([{"model": "hops", "hops": [1]}], {"depth": 4}, "'depth' is not a setting of hops"),
+        (None, {"dept": 4}, "Did you mean 'depth'"),
+        ([{"model": "hops"}], {"model": "hops"}, "grid requires model='auto'"),
+    ],
+)
+def test_a_wrong_grid_is_refused(small: GraphSet, grid, options, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train_graphs(small, grid=grid, **options)
+
+
+def test_a_grid_may_have_single_values() -> None:
+    grid = [{"model": "colours", "depth": 1}, {"model": "pool", "structure": "add", "hops": (0, 1)}]
+    titles = [one.title for one in candidates_of(grid, {})]
+    assert titles == ["colours depth=1", "pool hops=0 structure=add", "pool hops=1 structure=add"]
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e3])

@@ -12,17 +12,17 @@ import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hoplite.config import Checked, TrainingConfig
-from hoplite.errors import ConfigError, HopliteError, HopliteWarning, check_choice
+from hoplite.config import TrainingConfig
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning, nearest_hint
 from hoplite.formatting import Described, Description, Table
 from hoplite.graph import Split
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.model import GraphModel, PooledGraphs
-from hoplite.graphs.pooling import FAMILIES, find_family
+from hoplite.graphs.pooling import Pooling, find_family
 from hoplite.models.settings import TRAINING
 from hoplite.training.fit import MAX_FOLDED, fold_numbers
 from hoplite.training.results import TrainingResult
@@ -138,7 +138,8 @@ def train_graphs(
         the lowest loss on the validation graphs, or out of fold if there are none. One that fails
         has an infinite loss; if all do, the first error is raised.
     grid : sequence of dict, optional
-        For "auto": what it tries. Each has a family under ``model``, and lists of values.
+        For "auto": what it tries. Each has a family under ``model``, and a value or a list of values
+        for any of its settings.
     test : bool, default True
         False leaves the test graphs unread.
     task : {"auto", "classification", "regression", "multilabel"}
@@ -168,8 +169,10 @@ def train_graphs(
     training = {name: value for name, value in options.items() if name in TRAINING}
     own = {name: value for name, value in options.items() if name not in TRAINING}
     if model is not None and model != AUTO:
+        if grid is not None:
+            raise ConfigError(f"requires model='auto', but model is {model!r}.", "grid")
         family = find_family(model)
-        candidates, chosen = (), Candidate(model, _settings(family.Settings, own))
+        candidates, chosen = (), Candidate(model, _settings(family, own))
     else:
         tried, failures = [], []
         wanted = candidates_of(GRID if grid is None else grid, own)
@@ -201,28 +204,54 @@ def candidates_of(grid: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any]) -
     >>> [one.title for one in candidates_of([{"model": "colours", "depth": [1, 2]}], {})]
     ['colours depth=1', 'colours depth=2']
     """
-    found = []
-    for entry in grid:
-        own = dict(entry)
-        family = find_family(own.pop("model"))
-        known = {one.name for one in dataclasses.fields(family.Settings)}
-        own |= {name: [value] for name, value in fixed.items() if name in known}
+    entries = list(grid) if isinstance(grid, Iterable) else []
+    if not all(isinstance(entry, Mapping) and "model" in entry for entry in entries):
+        entries = []
+    found, families, unused = [], [], {*fixed}
+    for entry in entries:
+        family = find_family(entry["model"])
+        families.append(family)
+        used = {name: value for name, value in fixed.items() if name in _names(family)}
+        unused -= {*used}
+        own = {name: value for name, value in entry.items() if name != "model"} | used
         found += [
-            Candidate(family.name, _settings(family.Settings, dict(zip(own, values, strict=True))))
-            for values in itertools.product(*own.values())
+            Candidate(family.name, _settings(family, dict(zip(own, values, strict=True))))
+            for values in itertools.product(*map(_values, own.values()))
         ]
-    unknown = {*fixed} - {
-        f.name for one in FAMILIES.values() for f in dataclasses.fields(one.Settings)
-    }
-    if unknown:
-        raise ConfigError(f"{min(unknown)!r} is not an option of a model of graphs.")
+    if not found:
+        raise ConfigError(
+            "has nothing to try; give a list of dictionaries, each with a model, such as "
+            "[{'model': 'colours', 'depth': [1, 2]}].",
+            "grid",
+        )
+    if unused:
+        raise _unknown_setting(min(unused), families)
     return [*dict.fromkeys(found)]
 
 
-def _settings(kind: type[Checked], options: Mapping[str, Any]) -> Any:
+def _values(value: Any) -> list[Any]:
+    """The values to try of a setting: those of a list, or the one that is given."""
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+
+
+def _names(family: type[Pooling]) -> list[str]:
+    return [one.name for one in dataclasses.fields(family.Settings)]
+
+
+def _settings(family: type[Pooling], options: Mapping[str, Any]) -> Any:
     for name in options:
-        check_choice("the option", name, [one.name for one in dataclasses.fields(kind)])
-    return kind(**options)
+        if name not in _names(family):
+            raise _unknown_setting(name, [family])
+    return family.Settings(**options)
+
+
+def _unknown_setting(name: str, families: Sequence[type[Pooling]]) -> ConfigError:
+    known = [*dict.fromkeys(name for family in families for name in _names(family))]
+    models = ", ".join(dict.fromkeys(family.name for family in families))
+    return ConfigError(
+        f"{name!r} is not a setting of {models}; the settings are: {', '.join(known)}."
+        f"{nearest_hint(name, [*known, *TRAINING])}"
+    )
 
 
 def _as_trained(graphs: GraphSet, options: dict[str, Any]) -> tuple[GraphSet, dict[str, Any]]:

@@ -81,11 +81,7 @@ def _entries(grid: Any, model: str) -> list[dict[str, Any]]:
         if model == AUTO:
             raise GridError("the grid names no family, such as colours; name one, or give model.")
         grid = {model: grid}
-    return [
-        {"model": name}
-        | {key: value if isinstance(value, list) else [value] for key, value in own.items()}
-        for name, own in grid.items()
-    ]
+    return [{"model": name} | dict(own) for name, own in grid.items()]
 
 
 @train_trial.register
