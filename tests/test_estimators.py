@@ -195,8 +195,8 @@ def test_bad_samples(task):
     with pytest.raises(NotFittedError):
         HopFeatures(graph).transform(nodes)
     for given, y_given, message in (
-        ([0, 60], [0, 1], "nodes holds 60"),
-        ([0, -1], [0, 1], "nodes holds -1"),
+        ([0, 60], [0, 1], "nodes contains 60"),
+        ([0, -1], [0, 1], "nodes contains -1"),
         ([0.5, 1.0], [0, 1], "integer node indices"),
         ([0, 1], [0], "y has shape"),
         (nodes[:3], ["a"] * 3, "all labels are 'a', so there is nothing to learn"),

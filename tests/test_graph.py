@@ -30,7 +30,7 @@ def test_the_diagonal_and_stored_zeros_are_dropped():
     ("arguments", "message"),
     [
         ((np.ones((2, 3)), EYE), r"adjacency has shape \(2, 3\); it must be square"),
-        ((-PATH, EYE), "edge weights go down to -2; they must not be negative"),
+        ((-PATH, EYE), "the smallest edge weight is -2; weights must not be negative"),
         (([[0, np.inf], [np.inf, 0]], EYE[:2]), "edge weights contain NaN or infinity"),
         (([[0, np.nan], [np.nan, 0]], EYE[:2]), "edge weights contain NaN or infinity"),
         (([[0, 1], [0, 0]], EYE[:2]), "adjacency is not symmetric .*use Graph.from_edges"),
@@ -43,13 +43,13 @@ def test_the_diagonal_and_stored_zeros_are_dropped():
         ((PATH, EYE, [0, 1]), r"labels has shape \(2,\) but the graph has 3 nodes"),
         ((PATH, EYE, [[0, 1, 2]]), r"labels has shape \(1, 3\) but the graph has 3 nodes"),
         ((PATH, EYE, ["a", "b", "c"]), "labels have type <U1 .*; pass an integer class"),
-        ((PATH, EYE, [0.5, 1.0, np.inf]), "labels hold infinity; give finite numbers, NaN where"),
-        ((PATH, EYE, [0.5, 1, 2], None, ["a"]), "class_names are given, but labels are numbers"),
-        ((PATH, EYE, [[0], [1], [2]]), "labels hold 2; several labels per node are columns of 0"),
+        ((PATH, EYE, [0.5, 1.0, np.inf]), "labels contain infinity; pass finite numbers, and NaN"),
+        ((PATH, EYE, [0.5, 1, 2], None, ["a"]), "class_names cannot be used for regression"),
+        ((PATH, EYE, [[0], [1], [2]]), "labels contain 2; multi-label columns must contain 0"),
         ((PATH, EYE, [[0, 1], [1, 1], [-1, 1]]), r"unknown in some columns of 1 nodes \(first: 2"),
         ((PATH, EYE, np.ones((3, 2)), None, ["a"]), "labels have 2 columns but there are 1 class"),
         ((PATH, EYE, np.ones((3, 0))), "labels have no column"),
-        ((PATH, EYE, [0, 1, -2]), "labels go down to -2; use -1 for an unknown label"),
+        ((PATH, EYE, [0, 1, -2]), "labels contain -2; use -1 for an unknown label"),
     ],
 )
 def test_contradictions(arguments, message):
@@ -60,12 +60,12 @@ def test_contradictions(arguments, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"class_names": ["a"]}, "labels go up to 1 but there are 1 class names"),
+        ({"class_names": ["a"]}, "labels contain 1 but there are 1 class names"),
         ({"feature_names": ["x"]}, "feature_names has 1 entries but there are 3 feature columns"),
         ({"node_ids": [1, 2]}, "node_ids has 2 entries but there are 3 nodes"),
-        ({"split": Split(train=[3])}, "split.train names node 3 but the graph has 3 nodes"),
-        ({"split": Split(test=[-1])}, "split.test names node -1 but the graph has 3 nodes"),
-        ({"split": Split(val=[2])}, r"split.val holds 1 nodes without a label \(first: 2\)"),
+        ({"split": Split(train=[3])}, "split.train contains node 3 but the graph has 3 nodes"),
+        ({"split": Split(test=[-1])}, "split.test contains node -1 but the graph has 3 nodes"),
+        ({"split": Split(val=[2])}, r"split.val contains 1 nodes without a label \(first: 2\)"),
     ],
 )
 def test_contradicting_options(options, message):
@@ -91,7 +91,7 @@ class TestSplit:
         [
             ({"train": [0, 1], "val": [1]}, r"split.val shares 1 nodes \(first: 1\)"),
             ({"val": [3, 4], "test": [4, 3]}, r"split.test shares 2 nodes \(first: 3\)"),
-            ({"train": [1, 1]}, "split.train names 1 nodes twice"),
+            ({"train": [1, 1]}, "split.train has 1 duplicate nodes"),
             ({"train": [0.5]}, "split.train has type float64"),
             ({"train": [[1, 2]]}, r"split.train has type int64 and shape \(1, 2\)"),
         ],
@@ -158,8 +158,8 @@ class TestFromEdges:
             ([(0, 1), (1, 3)], None, r"edge 1 is \(1, 3\) but the graph has 3 nodes; .* 0 to 2"),
             ([(-1, 0)], None, r"edge 0 is \(-1, 0\)"),
             ([(0, 1)], [1, 2], r"weights has shape \(2,\) but there are 1 edges"),
-            ([(0, 1)], [-1.5], "edge weights go down to -1.5"),
-            ([(0, 1), (1, 0)], [3, -1], "edge weights go down to -1"),
+            ([(0, 1)], [-1.5], "the smallest edge weight is -1.5"),
+            ([(0, 1), (1, 0)], [3, -1], "the smallest edge weight is -1"),
             ([(0, 1)], [np.nan], "edge weights contain NaN or infinity"),
         ],
     )
@@ -202,5 +202,5 @@ def test_masks_count_as_indices_and_must_fit():
 
 
 def test_node_ids_are_different():
-    with pytest.raises(GraphError, match="node_ids contains a name twice"):
+    with pytest.raises(GraphError, match="node_ids has duplicate names"):
         Graph.from_edges([(0, 1)], np.eye(2), node_ids=["a", "a"])

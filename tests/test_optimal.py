@@ -97,13 +97,15 @@ def test_a_text_has_every_bit(steps, repeats):
 
 @pytest.mark.parametrize("text", ["", ":", ":...", ":a", ":1,0", ":1,0,0/", ":1,0,0/.../..."])
 def test_junk_is_told_the_right_form(text):
-    with pytest.raises(ConfigError, match=r"write it as recurrence:A,B,G/A,B,G/..., such as"):
+    with pytest.raises(
+        ConfigError, match=r"it must have the form recurrence:A,B,G/A,B,G/..., e.g."
+    ):
         find_basis(f"recurrence{text}")
 
 
 def test_as_many_hops_as_steps(graphs, tmp_path):
     basis = "recurrence:1,0,0/2,0,1"
-    said = "hops is 3 but basis has the numbers of 2"
+    said = "hops is 3 but basis defines only 2"
     assert model_config(hops=2, basis=basis).basis == basis
     for call in (
         lambda: model_config(hops=3, basis=basis),

@@ -260,10 +260,10 @@ def test_what_keeps_no_relations_says_so(tmp_path: Path) -> None:
         lambda: hoplite.io.to_networkx(graph),
         lambda: hoplite.io.to_pyg(graph),
     ):
-        with pytest.raises(ConfigError, match=r"keeps directions or types of edges \(call:out"):
+        with pytest.raises(ConfigError, match=r"has directed or typed edges \(call:out"):
             call()
     for call in (fitted.to_arrays, lambda: generalization(fitted, graph)):
-        with pytest.raises(ConfigError, match="a polynomial for each direction"):
+        with pytest.raises(ConfigError, match=r"several operators|a polynomial for each direction"):
             call()
     with pytest.raises(ConfigError, match="coefficients of shape"):
         hoplite.frequency_response(fitted)
@@ -302,13 +302,13 @@ def test_tables_in_every_way(tmp_path: Path) -> None:
         for ours, theirs in zip(graph.relations, other.relations, strict=True):
             assert ours.name == theirs.name
             np.testing.assert_allclose(ours.adjacency.toarray(), theirs.adjacency.toarray())
-    with pytest.raises(GraphError, match="directed is True but the graph is not"):
+    with pytest.raises(GraphError, match="directed is True but the graph is undirected"):
         hoplite.io.from_networkx(networkx.path_graph(3), directed=True, structural=1)
     with pytest.raises(DatasetError, match=r"has no column 'kinds' .*Did you mean 'kind'"):
         hoplite.load(folder, type="kinds")
     with pytest.raises(DatasetError, match=r"has no column 'kinds'"):
         hoplite.load(tmp_path / "g.graphml", type="kinds")
-    with pytest.raises(ConfigError, match="directed and type keep directions"):
+    with pytest.raises(ConfigError, match="directed and type are not supported"):
         hoplite.propagate(folder, tmp_path / "s", hops=1, directed=True, memory="300MB")
     model = hoplite.train(graph, "lgc", hops=1, epochs=2).model
     again = hoplite.load(folder, prepare=model)  # which knows how the tables are read
@@ -323,7 +323,7 @@ def test_pyg_keeps_directions_and_types() -> None:
     graph = hoplite.io.from_pyg(data, directed=True, type="edge_type")
     assert list(graph.relation_weights) == ["0:out", "0:in", "1:out", "1:in"]
     assert graph.relations[0].adjacency.toarray().tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
-    with pytest.raises(GraphError, match="type is 'kind', but data has no such attribute"):
+    with pytest.raises(GraphError, match="type is 'kind', but data has no edge attribute"):
         hoplite.io.from_pyg(data, type="kind")
 
 
@@ -342,5 +342,5 @@ def test_scipy_arcs_go_from_rows_to_columns() -> None:
     assert len(hoplite.io.from_scipy(dense, features, directed=False).relations) == 0
     with pytest.raises(ConfigError, match="directed is an option for reading data"):
         hoplite.train(graph, "lgc", hops=1, directed=True)
-    with pytest.raises(ConfigError, match="type is for tables"):
+    with pytest.raises(ConfigError, match="type is an option of tables"):
         hoplite.open_data(sp.csr_array(dense), type="kind", structural=1)

@@ -222,7 +222,7 @@ class Jacobi(Basis):
             object.__setattr__(self, name, float(getattr(self, name)))
         if not all(-1 < value <= MAX_JACOBI for value in (self.a, self.b)):
             raise ConfigError(
-                f"basis is jacobi with the numbers {self.a:g} and {self.b:g}; both must be larger "
+                f"basis is jacobi with parameters {self.a:g} and {self.b:g}; both must be larger "
                 f"than -1 and at most {MAX_JACOBI:g}."
             )
 
@@ -270,8 +270,8 @@ class Recurrence(Basis):
         if not steps or steps[0][2] or wrong:
             came = "no step" if not steps else f"the step {','.join(map(str, (wrong or steps)[0]))}"
             raise ConfigError(
-                f"basis is a recurrence with {came}; give it one or more A,B,G of finite numbers, "
-                "the first with a G of 0."
+                f"basis is a recurrence with {came}; it needs one or more steps A,B,G of finite "
+                "numbers, and G must be 0 in the first."
             )
 
     @classmethod
@@ -293,8 +293,8 @@ class Recurrence(Basis):
     def check_hops(self, hops: int) -> None:
         if hops > len(self.numbers) and not self.repeats:
             raise ConfigError(
-                f"hops is {hops} but basis has the numbers of {len(self.numbers)} "
-                f"({self.title}); use fewer hops, or add steps (/{ON} repeats the last one)."
+                f"hops is {hops} but basis defines only {len(self.numbers)} ({self.title}); use "
+                f"fewer hops, or add steps (/{ON} repeats the last one)."
             )
 
     @property
@@ -362,8 +362,8 @@ class Optimal(Basis):
 
     def step(self, i: int) -> Step:
         raise ConfigError(
-            f"basis is {self.name!r}, which must first be fitted to a graph in memory; train "
-            "there, and take the basis of the trained model's configuration."
+            f"basis is {self.name!r}, which must first be fitted to a graph in memory; train on "
+            "that graph and use the basis of the trained model's configuration."
         )
 
 
@@ -451,7 +451,7 @@ def _find(text: str, argument: str) -> Basis:
     basis = cls.read(rest if colon else None)
     if basis is None:
         raise ConfigError(
-            f"{argument} is {text!r}; write it as {cls.spelling()}"
-            + (f", such as {cls.example_text()}." if cls.settings else ", which has no settings.")
+            f"{argument} is {text!r}; it must have the form {cls.spelling()}"
+            + (f", e.g. {cls.example_text()}." if cls.settings else ", which has no settings.")
         )
     return basis

@@ -139,7 +139,7 @@ def check_class_weight(name: str, value: Any) -> str | ClassWeights | None:
     if not weights or not all(0 <= weight <= MAX_FLOAT for _, weight in weights):
         raise ConfigError(
             f"is {value!r}; it must be None, 'balanced' or a weight for each class, 0 or larger, "
-            f"such as fraud=10,ok=1.{nearest_hint(value, ('none', 'balanced'))}",
+            f"e.g. fraud=10,ok=1.{nearest_hint(value, ('none', 'balanced'))}",
             name,
         )
     return weights
@@ -360,7 +360,7 @@ class TrainingConfig(Checked):
         if self.batch:
             self._require("batch", **dict.fromkeys(NEED_FEATURES, 0), optimizer="adam")
             if self.order == "weights-first":
-                raise ConfigError("is 'weights-first', which batch does not allow.", "order")
+                raise ConfigError("'weights-first' cannot be combined with batch.", "order")
 
     def _require(self, option: str, **needed: Any) -> None:
         """ConfigError unless the settings have the values that ``option`` needs."""

@@ -58,7 +58,7 @@ def as_csr(matrix: Any, argument: str, *, copy: bool = False) -> sp.csr_array:
     shape = matrix.shape
     sizes = shape if isinstance(shape, tuple) and len(shape) == 2 else (-1,)
     if not all(isinstance(size, int | np.integer) and 0 <= size < 2**63 for size in sizes):
-        raise GraphError(f"{argument} has shape {shape}; pass a matrix of rows and columns.")
+        raise GraphError(f"{argument} has shape {shape}; pass a two-dimensional matrix.")
     shape = (int(shape[0]), int(shape[1]))
     if 8 * shape[0] > psutil.virtual_memory().total:  # some formats may declare any number
         raise GraphError(f"{argument} has {shape[0]:,} rows, too many for this machine's memory.")
@@ -96,7 +96,7 @@ def check_csr(
     rows, columns = shape
     _check_integers("indptr", indptr)
     if rows < 0 or indptr.size != rows + 1 or indptr[0] != 0 or indptr[-1] != indices.size:
-        raise ValueError("indptr does not fit the shape and the number of entries")
+        raise ValueError("indptr does not match the shape and the number of entries")
     if (indptr[1:] < indptr[:-1]).any():
         raise ValueError("indptr decreases")
     _check_indices("indices", indices, values, columns)
@@ -119,8 +119,8 @@ def as_array(value: Any, argument: str) -> np.ndarray:
         array = np.asarray(None)
     if array.dtype == object:
         raise GraphError(
-            f"{argument} is a {type(value).__name__} that is not an array of numbers; "
-            "pass rows of equal length."
+            f"{argument} is a {type(value).__name__} that cannot be converted to an array of "
+            "numbers; pass rows of equal length."
         )
     return array
 
@@ -144,8 +144,8 @@ def check_weights(values: np.ndarray) -> None:
         raise GraphError("edge weights contain NaN or infinity; remove or replace those edges.")
     if (values < 0).any():
         raise GraphError(
-            f"edge weights go down to {values.min():g}; they must not be negative, "
-            "because the operators take square roots of weighted degrees."
+            f"the smallest edge weight is {values.min():g}; weights must not be negative, because "
+            "the operators take square roots of weighted degrees."
         )
 
 
@@ -233,7 +233,7 @@ def _entries(matrix: Any, shape: tuple[int, int]) -> Arrays:
     if matrix.format == "lil":  # whose own conversion trusts the lengths of its lists
         lengths = [len(row) for row in matrix.rows]
         if len(lengths) != shape[0] or lengths != [len(row) for row in matrix.data]:
-            raise ValueError("the lengths of its rows and values differ")
+            raise ValueError("its indices and values have different lengths")
         columns, values = (list(chain.from_iterable(part)) for part in (matrix.rows, matrix.data))
         columns = np.array(columns) if columns else np.empty(0, np.int64)
         return np.repeat(np.arange(shape[0]), lengths), columns, np.array(values, matrix.dtype)

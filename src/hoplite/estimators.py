@@ -310,7 +310,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
             if y.shape != (len(nodes), len(self.classes_)):
                 raise GraphError(
                     f"validation y has shape {y.shape}, but y has {len(self.classes_)} columns; "
-                    "pass as many."
+                    "the numbers of columns must be equal."
                 )
             return NodeSet(nodes, SETS.checked(y, None))
         unknown = np.setdiff1d(y, self.classes_)
@@ -466,9 +466,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     def _values(self, nodes: Any, y: Any, name: str) -> NodeSet:
         nodes, y = _as_labelled(nodes, y, graph_of(self), name)
         if y.dtype.kind not in "biuf" or not np.isfinite(y).all():
-            raise GraphError(f"{name} contains NaN, infinity or text; leave those nodes out.")
+            raise GraphError(f"{name} contains NaN, infinity or text; remove those nodes.")
         if not len(y):
-            raise GraphError(f"{name} is empty; give at least one node.")
+            raise GraphError(f"{name} is empty; pass at least one node.")
         return NodeSet(nodes, NUMBERS.checked(y, None))
 
 
@@ -707,7 +707,7 @@ class AutoClassifier(NodeClassifier):
         seed = _seed_of(self)
         trials = AUTO_TRIALS if self.trials is None and self.budget is None else self.trials
         if not isinstance(self.options, Mapping | None):
-            raise ConfigError(f"options is a {type(self.options).__name__}; give a mapping.")
+            raise ConfigError(f"options is a {type(self.options).__name__}; pass a mapping.")
         options = dict(self.options or {})
         check_fixed(options)
         if "class_weight" in options:  # by values of y, and the model may call them otherwise
@@ -747,8 +747,8 @@ class AutoClassifier(NodeClassifier):
             held[generator.permutation(group)[:count]] = True
         if not held.any():
             raise GraphError(
-                "y has a single node of every class, so none can be held out; pass "
-                "validation=(nodes, y), or more nodes."
+                "y has only one node per class, so none can be held out; pass validation=(nodes, "
+                "y), or more nodes."
             )
         return NodeSet(nodes[~held], labels[~held]), NodeSet(nodes[held], labels[held])
 
@@ -782,7 +782,9 @@ def _as_labelled(
         y = y[nodes]
     matrix = several and y.ndim == 2 and y.shape[1] > 1
     if y.shape[:1] != nodes.shape or not (matrix or y.ndim == 1):
-        raise GraphError(f"{name} has shape {y.shape} for {len(nodes)} nodes; pass one each.")
+        raise GraphError(
+            f"{name} has shape {y.shape} for {len(nodes)} nodes; pass one value per node."
+        )
     return nodes, y
 
 
@@ -805,7 +807,7 @@ def graph_of(estimator: Any, model: TrainedModel | Graph | None = None) -> Graph
             graph = converted(given, prepare=model, task=kind.task)
         if not isinstance(graph, Graph):
             raise GraphError(
-                f"graph is a {type(given).__name__}; pass a Graph, as load() gives, or {KNOWN}."
+                f"graph is a {type(given).__name__}; pass a Graph (see hoplite.load) or {KNOWN}."
             )
         estimator._converted = given, model, graph
     return graph
@@ -826,8 +828,8 @@ def as_nodes(nodes: Any, graph: Graph) -> np.ndarray:
     if array.size and (array.min() < 0 or array.max() >= graph.num_nodes):
         outside = array.min() if array.min() < 0 else array.max()
         raise GraphError(
-            f"nodes holds {outside:,} but the graph has {graph.num_nodes:,} nodes; "
-            f"node indices go from 0 to {graph.num_nodes - 1:,}."
-            f"{ids_hint(outside[None], graph.node_ids)}"
+            f"nodes contains {outside:,} but the graph has {graph.num_nodes:,} nodes; node "
+            "indices go from 0 to "
+            f"{graph.num_nodes - 1:,}.{ids_hint(outside[None], graph.node_ids)}"
         )
     return array.astype(np.int64)

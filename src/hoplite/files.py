@@ -58,7 +58,7 @@ def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) ->
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         if most_bytes is not None and status.st_size > most_bytes:
-            size = f"it has {status.st_size:,} bytes, and at most {most_bytes:,} are read"
+            size = f"it has {status.st_size:,} bytes, more than the limit of {most_bytes:,}"
             raise OSError(errno.EFBIG, size, str(path))
         return os.fdopen(handle, "rb", buffering=0)
     except BaseException:
@@ -262,11 +262,11 @@ def parse_json(text: bytes, schema: type[Schema]) -> Schema:
     try:
         content = msgspec.json.decode(text)
         if not isinstance(content, dict):
-            raise ValueError("it is not one object")
+            raise ValueError("it is not a JSON object")
         checksum = content.pop(CHECKSUM, None)
         value = msgspec.convert(content, schema)
         if checksum is not None and checksum != _checksum(content):
-            raise ValueError("its content does not fit its checksum")
+            raise ValueError("its checksum does not match its content")
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value

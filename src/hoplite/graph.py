@@ -100,7 +100,7 @@ class Split:
             if both.size:
                 raise GraphError(
                     f"split.{part} shares {both.size:,} nodes (first: {both[0]}) with another "
-                    "part; give each node to one part at most."
+                    "part; assign each node to at most one part."
                 )
             seen = np.concatenate([seen, nodes])
             object.__setattr__(self, part, frozen(nodes))
@@ -382,8 +382,8 @@ class Graph(Described):
         if self.relations:
             shown = some_of(relation.name for relation in self.relations)
             raise ConfigError(
-                f"{self.name} keeps directions or types of edges ({shown}), and {what} takes one "
-                "kind of edges; load it without directed and type."
+                f"{self.name} has directed or typed edges ({shown}), which {what} does not "
+                "support; load it without directed and type."
             )
 
     @property
@@ -513,9 +513,9 @@ class Graph(Described):
         if missing.size:
             names = some_of(self.class_names[c] for c in missing)
             warnings.warn(
-                f"{missing.size} of {self.num_classes} classes have no training node ({names}); "
-                "they cannot be predicted: label some of their nodes for training, or "
-                "leave these labels out.",
+                f"{missing.size} of {self.num_classes} classes have no training node ({names}), "
+                "so they cannot be predicted; label some of their nodes for training, or remove "
+                "these labels.",
                 HopliteWarning,
                 stacklevel=4,
             )
@@ -744,7 +744,7 @@ def edge_relations(
                 f"types has {len(texts):,} entries but there are {len(edges):,} edges."
             )
         if any(one is None or not str(one).strip() for one in types):
-            raise GraphError("types has a missing value; give every edge a type.")
+            raise GraphError("types has a missing value; every edge needs a type.")
         found, codes = np.unique(texts.astype(str), return_inverse=True)
         named = found.tolist()
     relations: list[Relation] = []
@@ -774,7 +774,7 @@ def check_relations(relations: Sequence[Relation], nodes: int) -> tuple[Relation
     """GraphError unless they are of a graph of so many nodes, each with a name of its own."""
     names = [relation.name for relation in relations]
     if len(set(names)) < len(names):
-        raise GraphError("relations has a name twice; make the names unique.")
+        raise GraphError("relations has duplicate names; make them unique.")
     for relation in relations:
         if relation.adjacency.shape != (nodes, nodes):
             raise GraphError(
@@ -811,7 +811,9 @@ def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
         )
     unique = np.unique(nodes).astype(np.int64)
     if unique.size != nodes.size:
-        raise GraphError(f"{argument} names {nodes.size - unique.size:,} nodes twice.")
+        raise GraphError(
+            f"{argument} has {nodes.size - unique.size:,} duplicate nodes; pass each node once."
+        )
     return unique
 
 
@@ -824,7 +826,7 @@ def ids_hint(nodes: np.ndarray, ids: Sequence[Any] | None = None) -> str:
     known = set(ids or ()) if nodes.ndim == 1 and nodes.size else None
     if known is None or not all(isinstance(one, str) or one in known for one in nodes.tolist()):
         return ""
-    return " The index of an id is graph.node_ids.index(id)."
+    return " Use graph.node_ids.index(id) to find the index of an id."
 
 
 def _checked_adjacency(adjacency: Any) -> sp.csr_array:
@@ -900,20 +902,20 @@ def check_split(split: Split, labels: np.ndarray) -> None:
         if nodes.size and (nodes[0] < 0 or nodes[-1] >= n):
             outside = nodes[0] if nodes[0] < 0 else nodes[-1]
             raise GraphError(
-                f"split.{part} names node {outside:,} but the graph has {n:,} nodes; "
-                f"node indices go from 0 to {n - 1:,}."
+                f"split.{part} contains node {outside:,} but the graph has {n:,} nodes; node "
+                f"indices go from 0 to {n - 1:,}."
             )
         unlabelled = nodes[~known_labels(labels[nodes])]
         if unlabelled.size:
             raise GraphError(
-                f"split.{part} holds {unlabelled.size:,} nodes without a label "
-                f"(first: {unlabelled[0]}); leave them out of the split."
+                f"split.{part} contains {unlabelled.size:,} nodes without a label (first: "
+                f"{unlabelled[0]}); remove them from the split."
             )
 
 
 def _check_unique(argument: str, names: Sequence | None) -> None:
     if names is not None and len(set(names)) < len(names):
-        raise GraphError(f"{argument} contains a name twice; make the names unique.")
+        raise GraphError(f"{argument} has duplicate names; make them unique.")
 
 
 def _check_names(argument: str, names: Sequence | None, expected: int, what: str) -> None:

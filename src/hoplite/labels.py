@@ -87,16 +87,16 @@ class Classes(LabelKind):
     def checked(self, labels: np.ndarray, names: Sequence[str] | None) -> np.ndarray:
         labels, n = labels.astype(np.int64), len(labels)
         if labels.min(initial=0) < UNKNOWN_LABEL:
-            raise GraphError(f"labels go down to {labels.min()}; use -1 for an unknown label.")
+            raise GraphError(f"labels contain {labels.min()}; use -1 for an unknown label.")
         if names is None and labels.max(initial=-1) >= max(n, 1):
             raise GraphError(
-                f"labels go up to {labels.max():,} but the graph has {n:,} nodes; "
-                "number the classes 0, 1, 2, ... and use -1 for an unknown label."
+                f"labels contain {labels.max():,} but the graph has only {n:,} nodes; number the "
+                "classes 0, 1, 2, ... and use -1 for an unknown label."
             )
         if names is not None and labels.max(initial=-1) >= len(names):
             raise GraphError(
-                f"labels go up to {labels.max()} but there are {len(names)} class names; "
-                f"labels go from 0 to {len(names) - 1}."
+                f"labels contain {labels.max()} but there are {len(names)} class names; labels "
+                f"must be from 0 to {len(names) - 1}."
             )
         return labels
 
@@ -133,15 +133,20 @@ class Numbers(LabelKind):
 
     def checked(self, labels: np.ndarray, names: Sequence[str] | None) -> np.ndarray:
         if names:
-            raise GraphError("class_names are given, but labels are numbers; leave them out.")
+            raise GraphError(
+                "class_names cannot be used for regression, where labels are "
+                "numbers; leave them out."
+            )
         if np.isinf(labels).any():
-            raise GraphError("labels hold infinity; give finite numbers, NaN where unknown.")
+            raise GraphError(
+                "labels contain infinity; pass finite numbers, and NaN for unknown labels."
+            )
         labels = labels.astype(np.float64)
         largest = np.fmax.reduce(np.abs(labels), initial=0)
         if largest > MAX_NUMBER:
             raise GraphError(
-                f"labels contain a number of size {largest:g}; divide all of them by one number so "
-                f"that none is above {MAX_NUMBER:g}."
+                f"labels contain a number of size {largest:g}; rescale the labels so that none is "
+                f"above {MAX_NUMBER:g}."
             )
         return labels
 
@@ -174,25 +179,25 @@ class Sets(LabelKind):
         count = labels.shape[1]
         if names is not None and len(names) != count:
             raise GraphError(
-                f"labels have {count} columns but there are {len(names)} class names; give one for "
-                "each column."
+                f"labels have {count} columns but there are {len(names)} class names; pass one "
+                "for each column."
             )
         if not count:
-            raise GraphError("labels have no column; give one for every label.")
+            raise GraphError("labels have no columns; pass one column per label.")
         if labels.dtype.kind == "f":
             labels = np.where(np.isnan(labels), UNKNOWN_LABEL, labels)
         odd = (labels != 0) & (labels != 1) & (labels != UNKNOWN_LABEL)
         if odd.any():
             raise GraphError(
-                f"labels hold {labels[odd][0]}; several labels per node are columns of 0 and 1, "
-                "with -1 in all of them where they are unknown."
+                f"labels contain {labels[odd][0]}; multi-label columns must contain 0 or 1, or -1 "
+                "in every column for a node whose labels are unknown."
             )
         gaps = labels == UNKNOWN_LABEL
         some = np.flatnonzero(gaps.any(axis=1) & ~gaps.all(axis=1))
         if some.size:
             raise GraphError(
                 f"labels are unknown in some columns of {some.size:,} nodes (first: {some[0]}); "
-                "give 0 or 1 in all, or -1 in all."
+                "each row must be all 0 or 1, or all -1."
             )
         return np.ascontiguousarray(labels, np.int8)
 
@@ -317,8 +322,8 @@ def relabelled(
         if single:
             return as_sets(names, single)[labels], single
     raise GraphError(
-        f"task is {task!r}, but the labels are for {kind.task}; pass other labels, or leave task "
-        "out."
+        f"task is {task!r}, but these are labels for {kind.task}; pass other labels, or leave "
+        "task out."
     )
 
 

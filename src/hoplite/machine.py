@@ -129,7 +129,7 @@ def parse_bytes(value: str | int, argument: str = "memory") -> int:
     amount = float(match[1]) * UNITS.get(match[2].upper() or "B", 0) if match else 0
     if not 1 <= amount < 2**63:
         raise ConfigError(
-            f"is {value!r}; give an amount such as 600MB, 4GB or 1.5GiB, above 0.", argument
+            f"is {value!r}; it must be a positive amount, e.g. 600MB, 4GB or 1.5GiB.", argument
         )
     return int(amount)
 
@@ -185,8 +185,8 @@ def check_memory(limit: int, least: int, held: int, what: str) -> None:
         # a little more than the least, for what the next start may hold besides
         enough = -(-int(1.05 * least) // 10**7) * 10
         raise ConfigError(
-            f"is {format_bytes(limit)} but {what} needs {enough} MB at least, and "
-            f"{format_bytes(held)} of it are in use already; give --memory {enough}MB or more.",
+            f"is {format_bytes(limit)} but {what} needs at least {enough} MB, including "
+            f"{format_bytes(held)} already in use; use {enough}MB or more.",
             "memory",
         )
 

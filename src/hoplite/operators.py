@@ -70,8 +70,8 @@ class Operator:
         """ConfigError unless S is symmetric, which ``what`` needs."""
         if not self.symmetric:
             raise ConfigError(
-                f"operator is {self.name!r}, which is not symmetric, and {what} one that is; use "
-                f"{' or '.join(SYMMETRIC)}."
+                f"operator is {self.name!r}, which is not symmetric, but {what} a symmetric "
+                f"operator; use {' or '.join(SYMMETRIC)}."
             )
 
     @property

@@ -74,7 +74,7 @@ def predictions(
     data = converted(data, prepare=model)
     sets = None if coverage is None else model.set_maker(data, coverage, by_class=by_class)
     if proba and not model.task.has_classes:
-        raise ConfigError("requires classes, but the model predicts numbers.", "proba")
+        raise ConfigError("requires a classifier, but this model predicts numbers.", "proba")
     pieces = model.logit_rows(data, memory=memory)
     first = next(pieces)
     ids, names = data.node_ids, class_columns(model.class_names)
@@ -174,10 +174,11 @@ def reads_neighbours(model: TrainedModel) -> bool:
 def isolated_note(model: TrainedModel, isolated: int, rows: int) -> str:
     """A sentence on the nodes without an edge, of so many rows of predictions."""
     note = (
-        f"without an edge: {isolated:,} of {plural(rows, 'node')}; only their own columns decide."
+        f"without an edge: {isolated:,} of {plural(rows, 'node')}; their predictions depend on "
+        "their own columns only."
     )
     if reads_neighbours(model):
-        note += " What the model expects of neighbours is an average there: check them."
+        note += " The model assumes average neighbours for them, so check these predictions."
     return note
 
 
@@ -198,7 +199,7 @@ class Order:
             if positive is not None:
                 sort = class_columns(model.class_names)[positive]
             elif model.task.has_classes and not model.task.exclusive:
-                raise ConfigError("requires sort, as nodes have several labels.", "top")
+                raise ConfigError("requires sort, because nodes have several labels.", "top")
             else:
                 sort = "probability" if model.task.has_classes else "predicted"
         return cls(sort or "", top)

@@ -123,14 +123,14 @@ class TableOptions:
         check_choice("gaps", self.gaps, (FILL, REFUSE))
         check_choice("unknown_nodes", self.unknown_nodes, UNKNOWN_NODES)
         if not isinstance(self.directed, bool):
-            raise ConfigError(f"directed is {self.directed!r}; give True or False.")
+            raise ConfigError(f"directed is {self.directed!r}; it must be True or False.")
         if not isinstance(self.type, str):
-            raise ConfigError(f"type is {self.type!r}; name the column of the types.")
+            raise ConfigError(f"type is {self.type!r}; it must be the name of a column.")
         if len({*self.ends, self.weight, self.type}) < 4:
             typed = f", type is {self.type!r}" if self.type else ""
             raise ConfigError(
                 f"source, target and weight are {self.source!r}, {self.target!r} and "
-                f"{self.weight!r}{typed}; give each a column of its own."
+                f"{self.weight!r}{typed}; they must be different columns."
             )
         for name in ("drop", "only", "text"):
             given = getattr(self, name)
@@ -139,11 +139,13 @@ class TableOptions:
         if self.drop and self.only:
             raise ConfigError("drop and only cannot be combined; pass one of them.")
         if not isinstance(self.terms, int) or self.terms < 1:
-            raise ConfigError(f"terms is {self.terms!r}; give a whole number from 1 on.")
+            raise ConfigError(f"terms is {self.terms!r}; it must be a whole number, 1 or larger.")
         if self.categories is not None and (
             not isinstance(self.categories, int) or self.categories < 2
         ):
-            raise ConfigError(f"categories is {self.categories!r}; give a whole number from 2 on.")
+            raise ConfigError(
+                f"categories is {self.categories!r}; it must be a whole number, 2 or larger."
+            )
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -199,7 +201,8 @@ def refuse_options(source: Any, options: Mapping[str, Any]) -> None:
     """ConfigError if options of tables are given for a source that has no columns."""
     for name in TableOptions.only_for_tables(options):
         raise ConfigError(
-            f"{name} is for node and edge tables, but {short(source)} is not a table; leave it out."
+            f"{name} is an option of node and edge tables, but {short(source)} is not a table; "
+            "leave it out."
         )
 
 
@@ -444,7 +447,7 @@ class WordsColumn(PreparedColumn, frozen=True, tag="words"):
 
     def __post_init__(self) -> None:
         if not self.terms or len(set(self.terms)) < len(self.terms):
-            raise ValueError("no terms, or one of them twice")
+            raise ValueError("terms are missing or duplicated")
         if len(self.idf) != len(self.terms) or not np.isfinite(self.idf).all():
             raise ValueError(f"{len(self.idf):,} finite idf of {len(self.terms):,} terms")
 
@@ -625,14 +628,14 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     learned = getattr(prepare, "task", None)  # of a model, whose labels are not asked about
     if not isinstance(found, Preparation):
         raise ConfigError(
-            f"prepare is a {type(prepare).__name__}; give a trained model, a graph or its "
-            "preparation, or a fitted transformer of scikit-learn."
+            f"prepare is a {type(prepare).__name__}; pass a trained model, a graph, a graph's "
+            "preparation, or a fitted scikit-learn transformer."
         )
     if found.transformer:
         raise ConfigError(
-            f"the features were made by {found.transformer}, a transformer that the model does not "
-            "store; load the tables in Python with hoplite.load(folder, prepare=transformer) and "
-            "call model.predict(graph)."
+            f"the model's features come from {found.transformer}, a transformer that is not saved "
+            "with the model; load the tables in Python with hoplite.load(folder, "
+            "prepare=transformer) and call model.predict(graph)."
         )
     known = {} if learned is None else {"task": learned.labels.task}
     free = TableOptions.names(reading=True)

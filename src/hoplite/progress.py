@@ -45,7 +45,7 @@ def watched(
     elif progress is None or progress is False or callable(progress):
         yield progress or None
     else:
-        raise ConfigError(f"is {progress!r}; give True, False or a function.", "progress")
+        raise ConfigError(f"is {progress!r}; it must be True, False or a function.", "progress")
 
 
 @contextlib.contextmanager

@@ -51,8 +51,8 @@ def with_structural(graph: Graph, count: int | None = None, *, link: bool = Fals
     if count is None:
         count = USUAL
         warnings.warn(
-            f"{graph.name} has no features, so structural ones are made: degree, log degree and "
-            f"{count} vectors of the operator; choose how many (--structural, structural= in "
+            f"{graph.name} has no features, so structural features are used: degree, log degree "
+            f"and {count} singular vectors; set their number with --structural (structural= in "
             "Python).",
             HopliteWarning,
             stacklevel=3,
@@ -142,9 +142,9 @@ def count_of_model(model: Any) -> int | None:
     count = structural_count(getattr(model, "feature_names", None))
     if count:
         warnings.warn(
-            f"the model's features 'vector 1' to 'vector {count}' are those of the graph that it "
-            "was trained on; for a graph with other edges they have another meaning, so do not "
-            "trust its predictions.",
+            f"the model's features 'vector 1' to 'vector {count}' were computed from the training "
+            "graph; they have a different meaning on a graph with other edges, so do not trust "
+            "these predictions.",
             HopliteWarning,
             stacklevel=3,
         )
@@ -245,9 +245,9 @@ def link_of_model(model: Any) -> bool:
         return False
     if names[found[0]].split()[:3] == [*TO.split(), "0"]:
         warnings.warn(
-            f"the model's features {names[found[0]]!r} and so on count the nodes of the graph that "
-            "it was trained on; for a graph with other nodes they have another meaning, so do not "
-            "trust its predictions.",
+            f"the model's features {names[found[0]]!r} etc. refer to the nodes of the training "
+            "graph; they have a different meaning on a graph with other nodes, so do not trust "
+            "these predictions.",
             HopliteWarning,
             stacklevel=3,
         )

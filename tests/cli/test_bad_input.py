@@ -73,13 +73,18 @@ TRAINING = {
     "label": (None, ["--label", "lable"], "no column 'lable'", "Did you mean 'label'?"),
     "one class": (column("label", lambda i: "x" if i % 2 else ""), [], "'x'", "two classes"),
     "no label": (column("label", lambda i: ""), [], "no labels to learn from", "--label"),
-    "all missing": (column("gap", lambda i: ""), [], "column 'gap'", "is empty; fill it or leave"),
-    "only a key": (only_key, [], "no feature column left", "add numbers"),
+    "all missing": (
+        column("gap", lambda i: ""),
+        [],
+        "column 'gap'",
+        "is empty; fill it or drop it",
+    ),
+    "only a key": (only_key, [], "no usable feature column", "add numbers"),
     "weight nan": (
         edge("weight", "nan"),
         [],
         "'weight'",
-        "'nan' in data row 8; give a finite number",
+        "'nan' in data row 8; use a finite number",
     ),
 }
 PREDICTION = {

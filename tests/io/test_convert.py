@@ -103,10 +103,10 @@ def test_pandas_as_people_have_it(club):
     assert_same(hoplite.io.from_frames(indexed, edges), club)
     mixed = nodes.assign(odd=[1, "a", 2.5, None, True, b"x"])
     with pytest.raises(
-        DatasetError, match=r"column 'odd' of nodes has values of the types bool.*one type"
+        DatasetError, match=r"column 'odd' of nodes mixes values of the types bool.*one type"
     ):
         hoplite.io.from_frames(mixed, edges)
-    with pytest.raises(DatasetError, match="nodes is a list; give a table"):
+    with pytest.raises(DatasetError, match="nodes is a list; pass a pandas"):
         hoplite.io.from_frames([1], edges)
     with pytest.raises(DatasetError, match="nodes has no rows"):
         hoplite.io.from_frames(nodes[:0], edges)
@@ -143,7 +143,7 @@ def test_networkx_nodes_are_any_hashable_and_attributes_may_be_vectors():
     )
     grid.nodes[0, 0]["x"] = "text"
     with pytest.raises(
-        DatasetError, match="column 'x' of nodes has values of the types ndarray, str"
+        DatasetError, match="column 'x' of nodes mixes values of the types ndarray, str"
     ):
         hoplite.io.from_networkx(grid)
     with pytest.raises(DatasetError, match="graph has no nodes"):
@@ -162,7 +162,7 @@ def test_igraph_follows_the_rules_of_tables(club):
     )
     assert_same(hoplite.io.from_igraph(graph), club)
     plain = igraph.Graph.Ring(5)
-    with pytest.warns(HopliteWarning, match="has no features, so structural ones"):
+    with pytest.warns(HopliteWarning, match="has no features, so structural features"):
         ring = hoplite.open_data(plain)
     assert ring.node_ids == (0, 1, 2, 3, 4)
     graph.vs["name"] = ["twice"] * len(place)
@@ -221,7 +221,7 @@ def test_pyg_as_people_have_it():
     turned = hoplite.io.from_pyg(sparse)
     np.testing.assert_allclose(turned.adjacency.toarray(), graph.adjacency.toarray())
     data.edge_attr = torch.ones(30, 2)
-    with pytest.warns(HopliteWarning, match="2 attributes each, which are not weights"):
+    with pytest.warns(HopliteWarning, match="2 attributes each, which cannot be used as weights"):
         assert set(hoplite.io.from_pyg(data).adjacency.data) == {1}
     bare = Data(edge_index=ends, num_nodes=12)
     np.testing.assert_array_equal(
@@ -296,11 +296,11 @@ def test_a_model_knows_its_structural_features(tmp_path):
     for node in club:
         del club.nodes[node]["club"]
     wanted = model.predict_proba(hoplite.io.from_networkx(club, structural=4))
-    with pytest.warns(HopliteWarning, match="with other edges they have another meaning"):
+    with pytest.warns(HopliteWarning, match="a different meaning on a graph with other edges"):
         np.testing.assert_array_equal(model.predict_proba(club), wanted)
     lines = [f"{u} {v} {w}" for u, v, w in club.edges(data="weight")]
     (tmp_path / "club.txt").write_text("\n".join(lines))
-    with pytest.warns(HopliteWarning, match="with other edges they have another meaning"):
+    with pytest.warns(HopliteWarning, match="a different meaning on a graph with other edges"):
         again = hoplite.open_data(tmp_path / "club.txt", prepare=model)
     np.testing.assert_allclose(model.predict_proba(again), wanted, atol=1e-5)
 

@@ -122,7 +122,7 @@ def test_directions_and_types_of_new_edges(tmp_path, options):
     assert len(found.relations) == len(expected.relations) > 0
     np.testing.assert_allclose(model.logits(found), model.logits(expected), atol=1e-5)
     open_extended(old, write(tmp_path / "nodes", nodes[n:], None), prepare=model)
-    with pytest.raises(ConfigError, match="adding nodes without its tables takes one kind of"):
+    with pytest.raises(ConfigError, match="adding nodes without its tables does not support"):
         hoplite.io.extend(graph, new)
 
 
@@ -186,7 +186,11 @@ def new_tables(nodes=None, edges=None):
         ({"id": pa.nulls(1)}, None, "nodes has no column 'id'"),
         ({"age": ["old"]}, None, "'old'"),
         ({}, {"source": ["p"], "target": ["q"], "weight": [1]}, "'q'"),
-        ({}, {"source": ["p"], "target": ["a"]}, "edges has no column 'weight', but the edges of"),
+        (
+            {},
+            {"source": ["p"], "target": ["a"]},
+            "edges has no column 'weight', but graph has edge weights",
+        ),
         (
             {},
             {"source": ["p"], "target": ["a"], "weight": [np.nan]},
@@ -194,7 +198,7 @@ def new_tables(nodes=None, edges=None):
         ),
         ({"label": ["x"], "split": ["trian"]}, None, "it must be train, val, test or empty"),
         ({"split": ["train"], "label": pa.nulls(1)}, None, None),
-        (None, None, "new is a tuple; give a folder of tables, or a pair"),
+        (None, None, "new is a tuple; pass a folder of tables, or a pair"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(nodes, edges, sentence):

@@ -120,7 +120,7 @@ def test_an_interrupted_download_continues(server, tmp_path, ranges):
     )
     sizes = []
     for _ in range(2):
-        with pytest.raises(DatasetError, match=r"cannot be downloaded .* call again to continue"):
+        with pytest.raises(DatasetError, match=r"cannot be downloaded .* try again to resume"):
             fetch_archive(server.archive(), tmp_path)
         sizes.append(part.stat().st_size)
     assert sizes[0] > 100_000
@@ -149,7 +149,9 @@ def test_a_complete_part_is_not_downloaded_again(server, tmp_path):
 )
 def test_wrong_bytes_are_removed(server, tmp_path, content, changes):
     server.content = content
-    with pytest.raises(DatasetError, match="does not have the known SHA-256, or is not a zip"):
+    with pytest.raises(
+        DatasetError, match="does not have the expected SHA-256 checksum, or is not a zip"
+    ):
         fetch_archive(server.archive(CONTENT, **changes), tmp_path)
     assert [*tmp_path.iterdir()] == []
     server.content = CONTENT

@@ -13,7 +13,7 @@ import hoplite
 from hoplite import ConfigError, DatasetError, HopliteWarning, ModelFileError, load, train
 from hoplite.io import read_edge_list, read_graphml, read_matrix_market
 
-FEATURELESS = pytest.warns(HopliteWarning, match="has no features, so structural ones are made")
+FEATURELESS = pytest.warns(HopliteWarning, match="has no features, so structural features are used")
 NODES = {
     "id": ["10", "9", "30", "zoë x", "5"],
     "label": ["b", None, "a", "b", "a"],
@@ -123,10 +123,10 @@ def test_edge_lists(tmp_path, name, text):
     [
         ("", "has no edge in its first lines"),
         ("# only words\n", "has no edge in its first lines"),
-        ("a\nb\n", "has 1 columns; give source, target"),
+        ("a\nb\n", "has 1 columns; it must have source, target"),
         ("a b c d\n", "has 4 columns"),
         ("a b\nc\n", "cannot be read"),
-        ("from,to\n1,2\n2,3\n", "starts with 'from' and 'to', and all other ids are numbers"),
+        ("from,to\n1,2\n2,3\n", "starts with 'from' and 'to', but all other ids are numbers"),
         ("a b 1\nc d x\n", r"column 'weight' of .*e\.txt has 'x' in data row 2"),
         ("a b 1\nc d -2\n", r"has '-2' in data row 2"),
         ("a b 1\nc d nan\n", r"has 'nan' in data row 2"),
@@ -168,18 +168,18 @@ HEAD = "%%MatrixMarket matrix coordinate real general\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "its first line is not"),
-        ("1 2\n", "its first line is not"),
+        ("", "its header does not"),
+        ("1 2\n", "its header does not"),
         (HEAD, "its size is"),
-        (f"{HEAD}2 3 1\n1 1 1\n", "an adjacency is square"),
+        (f"{HEAD}2 3 1\n1 1 1\n", "an adjacency matrix must be square"),
         (f"{HEAD}3 3 99999999999\n1 1 1\n", "99,999,999,999 entries but has"),
-        (f"{HEAD}99999999999 99999999999 1\n1 1 1\n", "more than fit into this machine's memory"),
-        (f"{HEAD}3 3 1\n1 4 1\n", "an entry lies outside of 1 to 3"),
+        (f"{HEAD}99999999999 99999999999 1\n1 1 1\n", "too many for this machine's memory"),
+        (f"{HEAD}3 3 1\n1 4 1\n", "an index is not between 1 and 3"),
         (f"{HEAD}3 3 2\n1 2 1\n", r"its entries have shape \(1, 3\)"),
-        (f"{HEAD}3 3 1\n1 2 -5\n", "finite number that is at least 0"),
-        (f"{HEAD}3 3 1\n1 2 nan\n", "finite number that is at least 0"),
-        (HEAD.replace("real", "complex") + "3 3 1\n1 2 1 1\n", "its first line is not"),
-        (HEAD.replace("coordinate", "array") + "9 9\n1\n", "its first line is not"),
+        (f"{HEAD}3 3 1\n1 2 -5\n", "finite number, 0 or larger"),
+        (f"{HEAD}3 3 1\n1 2 nan\n", "finite number, 0 or larger"),
+        (HEAD.replace("real", "complex") + "3 3 1\n1 2 1 1\n", "its header does not"),
+        (HEAD.replace("coordinate", "array") + "9 9\n1\n", "its header does not"),
     ],
 )
 def test_wrong_matrices(tmp_path, text, message):
@@ -249,7 +249,7 @@ def test_graphml_by_hand(tmp_path):
         (graphml(body.replace("INF", "four")), "could not convert string to float: 'four'"),
         (graphml(body.replace("> 3 <", ">x<")), "invalid literal for int"),
         (graphml('<node id="a"/><node id="a"/>'), "a node is declared twice"),
-        (graphml('<node id="a"/><edge source="a" target="c"/>'), "one that is not declared"),
+        (graphml('<node id="a"/><edge source="a" target="c"/>'), "an undeclared node"),
         (graphml('<node id="a"><graph/></node>'), "it has 2 graphs"),
         (graphml('<node id="a"/><hyperedge/>'), "hyperedges"),
         (graphml(""), "graph has no nodes"),
@@ -260,7 +260,7 @@ def test_graphml_by_hand(tmp_path):
                 '<node id="&a;"/>',
                 head='<!DOCTYPE g [<!ENTITY a SYSTEM "file:///etc/passwd">]>',
             ),
-            "declares a document type",
+            "contains a DOCTYPE declaration",
         ),
     ):
         path.write_text(text)
@@ -292,7 +292,7 @@ def test_arrays_are_scaled_if_asked(tmp_path):
     same = ~holes.any(axis=1)
     np.testing.assert_array_equal(again.features[same], filled.features[same])
     with pytest.raises(
-        ConfigError, match=r"drop is for columns.* holds arrays; use scale, gaps or dir"
+        ConfigError, match=r"drop is an option of tables.* contains arrays; use scale, gaps or dir"
     ):
         load(tmp_path / "g.npz", drop="node_features")
     scaled = train(load(tmp_path / "g.npz", scale="standard"), "sgc", hops=1, epochs=2).model

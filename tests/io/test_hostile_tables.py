@@ -119,7 +119,9 @@ def test_dates_that_are_none(tmp_path, reader):
     assert "'day'" in complaint(reader, tmp_path / "t")
     dates = [f"2020-01-0{i + 1}" for i in range(5)]
     write(tmp_path / "t", {"id": list("abcdef"), "day": [*dates, "unknown"]})
-    match = "as text because 1 of 6 values is no date: 'unknown' .*; correct it if dates are meant"
+    match = (
+        "as text because 1 of 6 values is not a date: 'unknown' .*; correct it if these are dates"
+    )
     with pytest.warns(HopliteWarning, match=match):
         assert len(reader(tmp_path / "t")[1]) == 6
     write(tmp_path / "t", {"id": ["a", "b"], "day": ["2020-02-30", "2020-02-29"]})
@@ -147,7 +149,7 @@ def test_a_measurement_is_no_class(tmp_path, reader, kind, labels, count):
     count = len(np.unique(labels))
     message = complaint(reader, tmp_path / "t")
     assert f"'label' of {tmp_path / 't' / 'nodes'}.{kind} has {count:,} different num" in message
-    assert "regression if they are measurements, or classification if each is a class" in message
+    assert "regression if they are measurements, or classification if they are classes" in message
     found = reader(tmp_path / "t", task="regression")
     np.testing.assert_array_equal(found[2], labels)
     assert found[3] == ()
@@ -199,7 +201,7 @@ def test_too_many_columns(tmp_path, reader, monkeypatch):
     write(tmp_path / "t", f"{quoted}\n{row}\n", edges)
     assert reader(tmp_path / "t")[0].shape == (1, 19)
     write(tmp_path / "t", f"{header},y\n{row},1\n", edges)
-    found = "has 21 columns and at most 20 are read; give so many numbers as one column of lists"
+    found = "has 21 columns, more than the maximum of 20; store that many numbers"
     assert found in complaint(reader, tmp_path / "t")
     write(tmp_path / "t", {f"x{i}": [1] for i in range(21)}, {"source": [1], "target": [1]})
     assert found in complaint(reader, tmp_path / "t")

@@ -74,12 +74,12 @@ def test_paths_that_hold_no_dataset(tmp_path):
     ):
         load(tmp_path / "shop")
     (tmp_path / "shop" / "transactions.csv").rename(tmp_path / "shop" / "edges.csv")
-    with pytest.raises(DatasetError, match=r"no nodes\.csv .* add .*: it has customers\.parquet"):
+    with pytest.raises(DatasetError, match=r"no nodes\.csv .* add .*: customers\.parquet"):
         load(tmp_path / "shop")
     with pytest.raises(DatasetError, match=r"is not a dataset: it needs nodes\.csv"):
         load(tmp_path)
     (tmp_path / "data.docx").touch()
-    with pytest.raises(DatasetError, match=r"is a file but not one of .*\.npz"):
+    with pytest.raises(DatasetError, match=r"has an unsupported format; use one of .*\.npz"):
         load(tmp_path / "data.docx")
 
 

@@ -233,10 +233,10 @@ def test_a_transformer_of_ones_own(tmp_path: Path) -> None:
     model.predict(Graph(graph.adjacency, graph.features, feature_names=names))  # made by hand
     for use in (model, graph, hoplite.propagate(graph, tmp_path / "s", hops=1)):
         with pytest.raises(
-            ConfigError, match=r"made by ColumnTransformer, a .*prepare=transformer"
+            ConfigError, match=r"come from ColumnTransformer, a .*prepare=transformer"
         ):
             hoplite.load(folder, prepare=use)
-    with pytest.raises(ConfigError, match="made by ColumnTransformer"):
+    with pytest.raises(ConfigError, match="come from ColumnTransformer"):
         explain(model, str(folder), "p3")
     with pytest.raises(DatasetError, match=r"a ColumnTransformer, fails on .*; fit it on the same"):
         hoplite.load(folder, prepare=ColumnTransformer([]), id="who", label="kind")
@@ -323,7 +323,9 @@ def test_a_text_that_never_changes_is_no_feature(
     model = hoplite.TrainedModel.load(tmp_path / "model")
     before = model.predict_proba(hoplite.load(folder, prepare=model))
     made |= {"country": pa.array(["FR", "DE"] * (N // 2)), "open": pa.array([False, None] * 60)}
-    with pytest.warns(HopliteWarning, match=r"gaps that the training had not: open \(60\)"):
+    with pytest.warns(
+        HopliteWarning, match=r"missing values in columns that had none in training: open \(60\)"
+    ):
         later = hoplite.load(write(tmp_path / "l", made, kind), prepare=model)
     np.testing.assert_array_equal(model.predict_proba(later), before)
     del made["country"]

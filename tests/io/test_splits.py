@@ -65,7 +65,7 @@ def test_files_keep_the_parts_and_the_seed(tmp_path, seed):
         np.testing.assert_array_equal(getattr(again, part), getattr(split, part))
     other = Split([3, 1], [2], [28, 0])
     write_split(path, other)
-    with pytest.raises(ValueError, match="names node 28"):
+    with pytest.raises(ValueError, match="contains node 28"):
         read_split(path, labels[:20], "")
     whole = path.read_bytes()
     for size in range(0, len(whole), 61):

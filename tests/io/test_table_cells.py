@@ -52,7 +52,7 @@ def test_white_space_around_text_does_not_count(tmp_path):
 def test_test_nodes_without_a_label_are_left_out(tmp_path):
     nodes = "id,label,split,x\na,u,train,1\nb,v,train,2\nc,,test,3\nd,v,test,4\ne,,test,5\n"
     write(tmp_path, nodes)
-    message = "nodes.csv has no label for 2 of 3 test nodes; they are left out of the split"
+    message = "nodes.csv has no label for 2 of 3 test nodes; they are excluded from the split"
     with pytest.warns(HopliteWarning, match=message) as caught:
         graph = read_tables(tmp_path)
     assert len(caught) == 1
@@ -78,11 +78,13 @@ def test_very_large_cells(tmp_path):
 def test_two_columns_that_give_the_same_feature(tmp_path):
     write(tmp_path, "id,x=u,x\na,1,u\nb,2,v\n")
     path = tmp_path / "nodes.csv"
-    sentence = f"columns 'x=u' and 'x' of {path} both give the feature 'x=u'; rename one of them."
+    sentence = (
+        f"columns 'x=u' and 'x' of {path} both produce the feature 'x=u'; rename one of them."
+    )
     assert complaint(tmp_path) == sentence
     (tmp_path / "nodes.csv").unlink()
     write(tmp_path, {"id": ["a", "b"], "e": [[1, 2], [3, 4]], "e[1]": [1, 2]})
-    assert "both give the feature 'e[1]'" in complaint(tmp_path)
+    assert "both produce the feature 'e[1]'" in complaint(tmp_path)
 
 
 @pytest.mark.parametrize(

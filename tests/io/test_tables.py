@@ -173,8 +173,11 @@ def test_mistakes_end_in_one_sentence_with_the_place(tmp_path, nodes, edges, fac
 def test_parquet_types_that_are_no_features_or_ids(tmp_path):
     pq.write_table(pa.table({"source": ["a"], "target": ["a"]}), tmp_path / "edges.parquet")
     for columns, message in [
-        ({"id": ["a"], "x": [["u"]]}, "column 'x' of .* features are numbers, lists of numbers"),
-        ({"id": [[1]], "x": [1]}, "column 'id' of .* must hold text or integers"),
+        (
+            {"id": ["a"], "x": [["u"]]},
+            "column 'x' of .* features must be numbers, lists of numbers",
+        ),
+        ({"id": [[1]], "x": [1]}, "column 'id' of .* must contain text or integers"),
         ({"id": [1.5], "x": [1]}, r"column 'id' of .* has 1\.5 in data row 1"),
         ({"id": [math.inf], "x": [1]}, "column 'id' of .* has inf in data row 1"),
     ]:

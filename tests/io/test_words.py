@@ -140,20 +140,20 @@ def test_options_force_a_text_and_leave_one_out():
     ):
         with pytest.raises(DatasetError, match=sentence):
             hoplite.load((nodes, edges), **options)
-    with pytest.raises(ConfigError, match="terms is 0; give a whole number from 1 on"):
+    with pytest.raises(ConfigError, match="terms is 0; it must be a whole number, 1 or larger"):
         hoplite.load((nodes, edges), terms=0)
 
 
 def test_keys_and_texts_that_share_no_word_are_left_out():
     nodes, edges = tables(gaps=False)
     nodes[NAME] = [f"a{i} b{i} c{i}" for i in range(len(nodes))]
-    with pytest.warns(HopliteWarning, match="left out, as a title or a key is"):
+    with pytest.warns(HopliteWarning, match="left out because it looks like a title or a key"):
         graph = hoplite.load((nodes, edges))
     assert graph.feature_names == ("age",)
     with pytest.raises(DatasetError, match="has no word that 2 training nodes share"):
         hoplite.load((nodes, edges), text=[NAME])
     nodes[NAME] = [f"code{i}" for i in range(len(nodes))]
-    with pytest.warns(HopliteWarning, match="left out, as a title or a key is"):
+    with pytest.warns(HopliteWarning, match="left out because it looks like a title or a key"):
         hoplite.load((nodes, edges))
 
 
@@ -247,7 +247,7 @@ def test_decimal_commas(tmp_path, cells, numbers):
     edges = pd.DataFrame({"source": [0], "target": [1]})
     data = write(tmp_path / "t", nodes, edges)
     if numbers is None:
-        with pytest.warns(HopliteWarning, match="'x' .* is taken as text because"):
+        with pytest.warns(HopliteWarning, match="'x' .* is read as text because"):
             graph = hoplite.load(data, scale="none")
         assert len(graph.feature_names) == 5
         return

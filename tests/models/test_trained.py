@@ -206,7 +206,7 @@ def _in_place_of(name, make):
     [
         (_cut_weights, "truncated or belongs to another model"),
         (_cut_config, "config.json is damaged .Input data was truncated"),
-        (_edit_text('"basis": "monomial"', '"basis": "chebyshev"'), "does not fit its checksum"),
+        (_edit_text('"basis": "monomial"', '"basis": "chebyshev"'), "checksum does not match"),
         (lambda folder: weights_of(folder).unlink(), "cannot read"),
         (lambda folder: (folder / "config.json").unlink(), "cannot read"),
         (_edit_config(hops=5), "do not fit a lgc model"),
@@ -233,7 +233,7 @@ def _in_place_of(name, make):
             "a model 'mine', which is not known here; import os",
         ),
         (_edit_config(model="os:system"), "model is 'os:system'; it must be one of"),
-        (_edit_config(feature_names=["x"]), "1 names of 5 features"),
+        (_edit_config(feature_names=["x"]), "1 names for 5 features"),
         (_edit_old('"hops"', '"stops"'), "no setting 'stops'"),
         (_edit_old('"a"', r'"\ud800"'), "config.json is damaged"),
         (_edit_old('"training"', '"drilling"'), "missing required field `training`"),

@@ -506,7 +506,7 @@ def test_what_the_classifier_holds_out(graph, file):
     assert len(val) == 2  # a quarter of 5 and of 2, at least one
     split = model.fit(nodes, y).model_.training["split"]
     assert (split["train"], split["val"], split["test"]) == (6, 2, 0)
-    with pytest.raises(GraphError, match="single node of every class"):
+    with pytest.raises(GraphError, match="only one node per class"):
         model.fit([1, 2, 3], [0, 1, 2])
     for wrong, message in (
         ({"held_out": 1}, "held_out is 1"),

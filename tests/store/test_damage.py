@@ -50,7 +50,7 @@ def header(path, text):
 
 
 DAMAGES = {
-    "flip": (flip, "does not contain what was written"),
+    "flip": (flip, "does not contain the data that was written"),
     "cut": (cut_short, "is damaged"),
     "inf": (not_finite, "contains NaN or infinity"),
     "gone": (os.remove, "is missing"),
@@ -324,10 +324,10 @@ def test_numbers_beyond_the_type(graphs, tmp_path):
 
 def test_too_little_memory_names_the_least(graphs, tmp_path):
     graph = graphs(5, 2)
-    with pytest.raises(ConfigError, match=r"give --memory (\d+)MB or more") as caught:
+    with pytest.raises(ConfigError, match=r"use (\d+)MB or more") as caught:
         propagate(graph, tmp_path / "s", hops=1, memory="100MB")
     assert not (tmp_path / "s").exists()  # nothing was begun, so nothing is left
-    least = str(caught.value).rpartition("--memory ")[2].split()[0]
+    least = str(caught.value).rpartition("; use ")[2].split()[0]
     assert propagate(graph, tmp_path / "s", hops=1, memory=least).complete
 
 

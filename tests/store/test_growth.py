@@ -260,7 +260,7 @@ def test_labels_and_split_of_new_nodes(tmp_path):
         ((node("2"), None), "has the id '2' in data row 1, which is already a node"),
         ((node(), edge(("x", "y"))), "'y'"),
         ((node().drop(["q"]), None), "has no feature 'q', which graph has"),
-        (None, "new is a NoneType; give a folder of tables, or a pair"),
+        (None, "new is a NoneType; pass a folder of tables, or a pair"),
     ],
 )
 def test_refused_and_left_as_it_was(tmp_path, new, sentence):
@@ -292,5 +292,5 @@ def test_damage_is_not_spread(tmp_path):
     data = bytearray(block.read_bytes())
     data[-2] ^= 1
     block.write_bytes(data)
-    with pytest.raises(StoreError, match="does not contain what was written"):
+    with pytest.raises(StoreError, match="does not contain the data that was written"):
         update_store((node(), None), store.folder)

@@ -277,7 +277,7 @@ def test_train_takes_a_store_or_its_path(graph, store):
         ({"operator": "laplacian"}, "operator is 'laplacian' but .* 'renormalized'"),
         ({"basis": "chebyshev"}, "basis is 'chebyshev' but"),
         ({"order": "weights-first"}, "a store holds hop features"),
-        ({"memory": "100MB"}, "give --memory [0-9]+MB or more"),
+        ({"memory": "100MB"}, "use [0-9]+MB or more"),
         ({"memory": "much"}, "memory is 'much'"),
         ({"batch": 8, "standardize": True}, "standardize needs all nodes"),
         ({"batch": 8, "optimizer": "lbfgs"}, "optimizer is 'lbfgs'"),

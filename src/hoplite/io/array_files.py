@@ -64,7 +64,7 @@ def check_crc32(folder: Path, wanted: Mapping[str, int], *names: str) -> None:
     """ValueError or OSError unless files have their ``wanted`` checksums."""
     for name in names:
         if file_crc32(folder / name) != wanted.get(name):
-            raise ValueError(f"{name} does not contain what was written to it")
+            raise ValueError(f"{name} does not contain the data that was written to it")
 
 
 @contextlib.contextmanager
@@ -150,7 +150,7 @@ class NpyRows(Closing):
         try:
             self.dtype, self.shape, fortran = read_header(self._file)
             if not self.shape or fortran or self.dtype.kind not in "biuf":
-                raise ValueError("it does not hold rows of numbers")
+                raise ValueError("it does not contain rows of numbers")
             self._start = self._file.tell()
             self._row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
             size, wanted = os.fstat(self._file.fileno()).st_size, len(self) * self._row_bytes
@@ -166,7 +166,7 @@ class NpyRows(Closing):
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop`` (excluded) in an array of their own."""
         if not 0 <= start <= stop <= len(self):
-            raise ValueError(f"it has {len(self):,} rows, but {start:,} to {stop:,} are asked for")
+            raise ValueError(f"it has {len(self):,} rows, but {start:,} to {stop:,} were requested")
         out = np.empty((stop - start, *self.shape[1:]), self.dtype)
         self.read_into(start, out)
         return out
@@ -180,7 +180,7 @@ class NpyRows(Closing):
         while view:  # one read gives at most 2 GB
             count = self._file.readinto(view)
             if not count:
-                raise ValueError("it ended too early")
+                raise ValueError("it is truncated")
             view = view[count:]
 
     def pick(self, rows: np.ndarray) -> np.ndarray:
@@ -231,7 +231,7 @@ class NpzFile:
             array = np.lib.format.read_array(stream, allow_pickle=False)
             stream.read(1)  # reaches the end, where zipfile compares the checksum
         if dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
-            raise ValueError(f"{name!r} has numbers beyond int64")
+            raise ValueError(f"{name!r} has numbers outside the range of int64")
         return array.astype(dtype.newbyteorder("="), copy=False)
 
 
@@ -248,7 +248,7 @@ def npz_arrays(path: str | os.PathLike[str], max_bytes: int | None = None) -> It
             with zipfile.ZipFile(file) as archive:
                 members = archive.infolist()
                 if len(archive.NameToInfo) < len(members) or any(m.flag_bits & 1 for m in members):
-                    raise ValueError("it has an array twice, or is encrypted")
+                    raise ValueError("it has duplicate arrays or is encrypted")
                 size = sum(member.file_size for member in members)
                 if size > limit:
                     raise ValueError(f"it unpacks to {size:,} bytes, more than {limit:,}")
@@ -288,7 +288,7 @@ class CsrFiles(Closing):
             self.rows, self.entries = len(self._indptr) - 1, len(self._indices)
             last = self._indptr.read(self.rows, self.rows + 1) if self.rows >= 0 else [-1]
             if last[0] != self.entries or len(self._values) != self.entries:
-                raise ValueError("indptr, indices and values do not fit together")
+                raise ValueError("indptr, indices and values do not match")
             self._open = stack.pop_all()
         weakref.finalize(self, self._open.close)  # of a reader that nobody closed
 
@@ -297,7 +297,7 @@ class CsrFiles(Closing):
         try:
             found = self._indptr.read(start, stop + 1)
             if found[0] < 0 or found[-1] > self.entries or (found[1:] < found[:-1]).any():
-                raise ValueError("indptr decreases or goes beyond the entries")
+                raise ValueError("indptr decreases or exceeds the number of entries")
             if start == 0 and found[0] != 0:
                 raise ValueError("indptr does not start at 0")
         except (OSError, ValueError) as error:

@@ -163,7 +163,7 @@ def typed_cells(table: Table, name: str) -> Way | None:
     if bracket and (is_number(inner) or inner == '"NULL"'):
         return Way(ListColumn, f"CAST(CAST({column} AS {inner}[]) AS DOUBLE[])")
     raise DatasetError(
-        f"column {name!r} of {table.label} has type {kind}; features are numbers, lists of "
+        f"column {name!r} of {table.label} has type {kind}; features must be numbers, lists of "
         "numbers, dates or text."
     )
 
@@ -245,8 +245,8 @@ def known_cells(work: Workspace, table: Table, wanted: Sequence[PreparedColumn])
             raise _misspelled(work, table, one, texts[name], trained)
         elif cells.type is not type(one) and (type_ != '"NULL"' or isinstance(one, ListColumn)):
             raise DatasetError(
-                f"column {name!r} of {table.label} has type {type_} {trained}; give it as in "
-                "training."
+                f"column {name!r} of {table.label} has type {type_} {trained}; use the same type "
+                "as in training."
             )
         elif isinstance(one, ListColumn):
             found[name] = Way(ListColumn, f"CAST({column} AS DOUBLE[])")
@@ -262,7 +262,7 @@ def _misspelled(
     name, text = wanted.name, text_sql(table.columns[wanted.name])
     what = f"column {name!r} of {table.label}"
     if not spelled:
-        return DatasetError(f"{what} is text {trained}; correct it.")
+        return DatasetError(f"{what} is text {trained}; convert it.")
     sql = next(way.sql for way in reversed(spelled) if way.truth == wanted.truth)
     rows = work.rows(
         f"SELECT {text} FROM {table.sql} WHERE {filled_sql(text, table)} IS NOT NULL "
@@ -275,8 +275,8 @@ def _misspelled(
 def empty_column(name: str, table: Table) -> DatasetError:
     """The error for a column without any value."""
     return DatasetError(
-        f"column {name!r} of {table.label} is empty; fill it or leave it out (--drop {name}, drop= "
-        "in Python)."
+        f"column {name!r} of {table.label} is empty; fill it or drop it (--drop {name}, drop= in "
+        "Python)."
     )
 
 
@@ -421,8 +421,8 @@ class Features:
             for feature in one.names():
                 if first.setdefault(feature, one.name) != one.name:
                     raise DatasetError(
-                        f"columns {first[feature]!r} and {one.name!r} of {table.label} both give "
-                        f"the feature {feature!r}; rename one of them."
+                        f"columns {first[feature]!r} and {one.name!r} of {table.label} both "
+                        f"produce the feature {feature!r}; rename one of them."
                     )
 
     # ------------------------------------------------------------------------- fitting
@@ -433,7 +433,7 @@ class Features:
             if column is None:
                 raise DatasetError(
                     f"column {name!r} of {self._table.label} has no word that {MIN_ROWS} training "
-                    f"nodes share; leave it out (--drop {name}, drop= in Python)."
+                    f"nodes share; drop it (--drop {name}, drop= in Python)."
                 )
         texts = {n: self._fit_text(n) for n, c in self._columns.items() if c.type is TextColumn}
         still = [name for name, one in texts.items() if one is not None and not one[1]]
@@ -449,8 +449,8 @@ class Features:
         }
         if not kept:
             raise DatasetError(
-                f"{self._table.label} has no feature column left, as its texts are titles or keys; "
-                "add numbers, or text that repeats."
+                f"{self._table.label} has no usable feature column, because its text columns look "
+                "like titles or keys; add numbers, or text with repeated values."
             )
         still += [name for name, one in kept.items() if one.constant]
         return dataclasses.replace(
@@ -485,8 +485,8 @@ class Features:
             shown = ", ".join(f"{name!r} ({gaps[name]:,} rows)" for name in names if gaps[name])
             node = self._node(next(first[name] for name in names if name in first))
             raise DatasetError(
-                f"{self._table.label} has gaps: {shown}, first of node {node!r}; fill them "
-                "or remove the column, or let --gaps fill do it."
+                f"{self._table.label} has missing values: {shown}, the first for node {node!r}; "
+                "fill them, remove the column, or use --gaps fill (gaps='fill' in Python)."
             )
         ways = self._columns
         return {
@@ -519,7 +519,7 @@ class Features:
         if other:
             raise DatasetError(
                 f"column {name!r} of {self._table.label} has {other[0][0]:,} numbers for node "
-                f"{other[0][1]!r} but {width:,} {where}; give all nodes lists of the same length."
+                f"{other[0][1]!r} but {width:,} {where}; all lists must have the same length."
             )
 
     def _fit_words(self, name: str) -> WordsColumn | None:
@@ -566,7 +566,7 @@ class Features:
         facts = f"text column {name!r} of {label} has {many:,} different values in {filled:,} rows"
         mistake = self._warn_about_typing(name, column)
         if limit is None and many > MAX_VALUES:
-            raise DatasetError(f"{facts}; remove it, or replace it by numbers.")
+            raise DatasetError(f"{facts}; remove it or replace it with numbers.")
         key = limit is not None and many >= max(MIN_KEYS, KEY_SHARE * filled)
         if limit is not None and (key or many > limit) and not mistake and self._has_words(column):
             words = None if self._dense else self._fit_words(name)
@@ -574,21 +574,21 @@ class Features:
                 return words, True
             if self._dense:
                 _warn(
-                    f"{facts}; it is left out, as graphs on disk and hop stores are dense: train "
-                    f"in memory, or choose a few words (--text {name} --terms 200)"
+                    f"{facts}; it is left out because graphs on disk and hop stores are dense; "
+                    f"train in memory, or use a few words only (--text {name} --terms 200)"
                 )
                 return None
         if key:
             _warn(
-                f"{facts}; it is left out, as a title or a key is (--text {name} makes features of "
-                "its words)"
+                f"{facts}; it is left out because it looks like a title or a key (--text {name} "
+                "makes features of its words)"
             )
             return None
         kept = limit - 1 if limit is not None and many > limit else None
         if kept is not None and not mistake:
             _warn(
-                f"{facts}; the {kept:,} most frequent become features and all others "
-                f"{f'{name}={OTHER}'!r}, so give more categories if they matter"
+                f"{facts}; the {kept:,} most frequent become features and all others are merged "
+                f"into {f'{name}={OTHER}'!r}; increase categories if they matter"
             )
         rows = self._work.rows(
             f"SELECT {column} AS v FROM cells WHERE v IS NOT NULL GROUP BY v "
@@ -622,9 +622,10 @@ class Features:
             )
             bad = known - good
             _warn(
-                f"column {name!r} of {self._table.label} is taken as text because {bad:,} of "
-                f"{known:,} values {'is' if bad == 1 else 'are'} no {what}: {value[:SHOWN]!r} "
-                f"(node {node!r}); correct {'it' if bad == 1 else 'them'} if {what}s are meant"
+                f"column {name!r} of {self._table.label} is read as text because {bad:,} of "
+                f"{known:,} values {f'is not a {what}' if bad == 1 else f'are not {what}s'}: "
+                f"{value[:SHOWN]!r} (node {node!r}); correct {'it' if bad == 1 else 'them'} if "
+                f"these are {what}s"
             )
             return True
         return False
@@ -639,9 +640,9 @@ class Features:
         if not 2 * found > known:
             return False
         _warn(
-            f"column {name!r} of {self._table.label} is taken as text because {found:,} of "
-            f"{known:,} values are written with a comma: {value[:SHOWN]!r}; write a decimal point "
-            "if numbers are meant"
+            f"column {name!r} of {self._table.label} is read as text because {found:,} of "
+            f"{known:,} values are written with a comma: {value[:SHOWN]!r}; use a decimal point "
+            "if these are numbers"
         )
         return True
 
@@ -657,8 +658,12 @@ class Features:
             elif isinstance(one, NumberColumn) and one.width == 1 and not one.fill:
                 gaps[one.name] = self._count(f"{column} IS NULL OR isnan({column})")
         for counts, what in (
-            (new, "values that the model does not know: {}; they count as none"),
-            (gaps, "gaps that the training had not: {}; the centre of the column stands for them"),
+            (new, "values that the model does not know: {}; they are ignored"),
+            (
+                gaps,
+                "missing values in columns that had none in training: {}; they are filled "
+                "with the centre of the column",
+            ),
         ):
             shown = [f"{name} ({count:,})" for name, count in sorted(counts.items()) if count]
             if shown:
@@ -772,11 +777,14 @@ def prepared_matrix(
             fit.add(cells[start : start + step])
         fitted = fit.column(ListColumn, column, slice(0, width))
         if fitted.fill and prepare.options.gaps == REFUSE:
-            raise DatasetError(f"{column} contains NaN; fill the gaps, or let --gaps fill do it.")
+            raise DatasetError(
+                f"{column} contains NaN; fill the missing values, or use --gaps "
+                "fill (gaps='fill' in Python)."
+            )
         prepare = dataclasses.replace(prepare, columns=(fitted,))
     fitted = next((one for one in prepare.fitted if one.name == column), None)
     if fitted is None or fitted.width != width:
-        raise DatasetError(f"{column} has {width:,} columns, other than in training.")
+        raise DatasetError(f"{column} has {width:,} columns, unlike in training.")
     return fitted.prepared(cells), prepare.names, prepare
 
 

@@ -72,7 +72,8 @@ def converted(
         for name in [name for name in TableOptions.names() if name in options and name not in own]:
             if options.pop(name) is not None:
                 raise ConfigError(
-                    f"{name} is for tables, but a graph of {library} has no columns; leave it out."
+                    f"{name} is an option of tables, but a {library} graph has no columns; leave "
+                    "it out."
                 )
     elif prepare is not None:
         options["prepare"] = prepare
@@ -170,8 +171,8 @@ def from_pyg(
         data = data[0]
     if pyg is None or utils is None or not isinstance(data, pyg.Data):
         raise GraphError(
-            f"data is a {data.__class__.__name__}; give a torch_geometric.data.Data, one graph "
-            "with one type of nodes."
+            f"data is a {data.__class__.__name__}; pass a torch_geometric.data.Data: a single "
+            "graph with one node type."
         )
     import torch
 
@@ -208,7 +209,7 @@ def from_dgl(
     """
     if not getattr(graph, "is_homogeneous", False):
         raise GraphError(
-            "graph has several types of nodes or edges; pass a graph with one type of each."
+            "graph has several node or edge types; pass a graph with one type of each."
         )
     import torch
 
@@ -343,9 +344,9 @@ def _frames_graph(
 def networkx_graph(graph: Any, **options: Any) -> Graph:
     """As :func:`from_networkx`, without structural features."""
     if not len(graph):
-        raise DatasetError("graph has no nodes.")
+        raise DatasetError("graph has no nodes; pass a graph with at least one node.")
     if options.get("directed") and not graph.is_directed():
-        raise GraphError("directed is True but the graph is not directed; leave it out.")
+        raise GraphError("directed is True but the graph is undirected; leave it out.")
     names = Reading.of(options.get("prepare"), {}).options
     edges = list(graph.edges(data=True))
     known = {name for *_, data in edges for name in data}
@@ -397,9 +398,9 @@ def read_graphml(path: str | Path, *, seed: int | None = None, **options: Any) -
         graphs, nodes, attributes = _declared(path)
         graph = networkx.read_graphml(path)
         if graphs != 1:
-            raise ValueError(f"it has {graphs:,} graphs; give one")
+            raise ValueError(f"it has {graphs:,} graphs, not one")
         if nodes != len(graph):
-            raise ValueError("a node is declared twice, or an edge names one that is not declared")
+            raise ValueError("a node is declared twice, or an edge refers to an undeclared node")
     defaults = graph.graph.get("node_default", {})
     for node, own in graph.nodes.items():
         complete = {name: own.get(name, defaults.get(name)) for name in attributes}
@@ -429,7 +430,9 @@ def _declared(path: Path) -> tuple[int, int, list[str]]:
             names[about["attr.name"]] = None
 
     def refuse_doctype(*_: Any) -> None:
-        raise ValueError("it declares a document type, which GraphML does not need; remove it")
+        raise ValueError(
+            "it contains a DOCTYPE declaration, which GraphML does not need; remove it"
+        )
 
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.StartElementHandler, parser.StartDoctypeDeclHandler = start, refuse_doctype
@@ -486,7 +489,7 @@ def _edge_types(values: Any, name: str | None) -> list[Any] | None:
         return None
     types = values.get(name)
     if types is None:
-        raise GraphError(f"type is {name!r}, but data has no such attribute of its edges.")
+        raise GraphError(f"type is {name!r}, but data has no edge attribute of this name.")
     return array_of(types).ravel().tolist()
 
 
@@ -511,8 +514,8 @@ def _tensor_graph(
         weights = weights[:, 0]
     if weights is not None and weights.ndim > 1:
         warnings.warn(
-            f"edges have {weights.shape[1]} attributes each, which are not weights; every edge "
-            "counts 1.",
+            f"edges have {weights.shape[1]} attributes each, which cannot be used as weights; "
+            "every edge gets weight 1.",
             HopliteWarning,
             stacklevel=4,
         )
@@ -559,7 +562,9 @@ def coded_labels(
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim > 2:
-        raise GraphError(f"labels has shape {values.shape}; give one label per node, or a row.")
+        raise GraphError(
+            f"labels has shape {values.shape}; pass one label, or one row of labels, per node."
+        )
     if values.ndim == 2 or (check_task(task) == NUMBERS.task and values.dtype.kind in "biuf"):
         return values if values.ndim == 2 else values.astype(np.float64), None
     if values.dtype.kind == "f":

@@ -102,8 +102,8 @@ def _scale(name: str) -> float:
         return float(text) if colon else 1.0
     except ValueError as error:
         raise DatasetError(
-            f"dataset {short(name)!r} has no number after the colon; write {REDDIT_LIKE} or, "
-            f"for a hundredth of its nodes and edges, {REDDIT_LIKE}:0.01."
+            f"dataset {short(name)!r} needs a number after the colon; use {REDDIT_LIKE}, or "
+            f"{REDDIT_LIKE}:0.01 for a hundredth of its nodes and edges."
         ) from error
 
 
@@ -246,19 +246,19 @@ def fetch_archive(archive: Archive, folder: Path, *, progress: Progress | None =
         shutil.rmtree(download)
     except requests.RequestException as error:
         raise DatasetError(
-            f"{archive.url} cannot be downloaded ({first_line(error)}); check the network and call "
-            "again to continue."
+            f"{archive.url} cannot be downloaded ({first_line(error)}); check the network "
+            "connection and try again to resume."
         ) from error
     except (ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         shutil.rmtree(download, ignore_errors=True)
         raise DatasetError(
-            f"{archive.url} does not have the known SHA-256, or is not a zip file with "
-            f"{' and '.join(archive.members)}; it was removed; call again to download it."
+            f"{archive.url} does not have the expected SHA-256 checksum, or is not a zip file "
+            f"with {' and '.join(archive.members)}; it was removed, so try again to download it."
         ) from error
     except OSError as error:
         raise DatasetError(
-            f"{folder} cannot be written: {error.strerror or error}; what was downloaded is kept, "
-            "so call again to continue."
+            f"{folder} cannot be written: {error.strerror or error}; the partial download is "
+            "kept, so try again to resume."
         ) from error
 
 
@@ -294,7 +294,7 @@ class _Downloader:
                 size += len(chunk)
                 if size > self.archive.max_bytes:
                     file.truncate(0)
-                    raise ValueError("it is larger than it can be")
+                    raise ValueError("it is larger than expected")
                 file.write(chunk)
                 share = UNPACKING * min(size / total, 1)
                 self.report(
@@ -366,7 +366,8 @@ def synthetic(
     check_number("seed", seed, 0, whole=True)
     if classes > nodes:
         raise ConfigError(
-            f"classes is {classes:,} but there are {nodes:,} nodes; each class needs one."
+            f"classes is {classes:,} but there are {nodes:,} nodes; each class needs at least one "
+            "node."
         )
     if max_degree is None:
         max_degree = min(max(nodes // 10, 20 * edges // nodes, 1), nodes)
@@ -379,8 +380,8 @@ def synthetic(
     room = edge_room(np.bincount(community, minlength=classes))
     if edges > room.sum():
         raise ConfigError(
-            f"edges is {edges:,} but {nodes:,} nodes can have at most {room.sum():,} here, half "
-            "of all pairs; ask for fewer edges or more nodes."
+            f"edges is {edges:,} but {nodes:,} nodes allow at most {room.sum():,}, half of all "
+            "pairs; use fewer edges or more nodes."
         )
     keys = draw_edges(community, degrees, edges, homophily, room, streams[3])
     adjacency = _adjacency(keys, nodes)
@@ -476,8 +477,8 @@ def _split(
     given = np.asarray(shares, np.float64)
     if given.shape != (2,) or not (given >= 0).all() or given.sum() > 1 + 1e-9:
         raise ConfigError(
-            f"split is {shares!r}; give the shares of training and validation nodes, "
-            "at most 1 together."
+            f"split is {shares!r}; pass the shares of training and validation nodes, which must "
+            "not add up to more than 1."
         )
     order = rng.permutation(labels.size)
     first = np.unique(labels[order], return_index=True)[1]  # one node of each class comes first

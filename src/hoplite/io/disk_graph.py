@@ -88,7 +88,7 @@ class DiskGraph(Closing):
             found = self._found = read_json(self.folder / FILE, Description)
             names = found.feature_names
             if names is not None and len(names) != found.features:
-                raise ValueError(f"it has {len(names):,} names of {found.features:,} features")
+                raise ValueError(f"it has {len(names):,} names for {found.features:,} features")
         self.name, self.num_nodes, self.num_features = found.name, found.nodes, found.features
         self.class_names: tuple[str, ...] = found.class_names
         self.feature_names = names

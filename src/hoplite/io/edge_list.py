@@ -97,7 +97,10 @@ def graph_with_nodes(
     """
     files = table_files(path.parent, "nodes" if path.stem == "edges" else f"{path.stem}.nodes")
     if len(files) > 1:
-        raise DatasetError(f"next to {path} are {files[0].name} and {files[1].name}; remove one.")
+        raise DatasetError(
+            f"{path} has two node tables next to it, {files[0].name} and "
+            f"{files[1].name}; remove one."
+        )
     if files:
         nodes = file_table(work, files[0])
     else:
@@ -119,9 +122,9 @@ def _refuse_header(work: Workspace, edges: Table, options: TableOptions) -> None
     )
     if words == 1 and rows > 1 and texts:
         raise DatasetError(
-            f"{edges.label} starts with {first!r} and {second!r}, and all other ids are numbers; "
-            "if these name the columns, call them source and target, or name them (--source and "
-            "--target, source= and target= in Python)."
+            f"{edges.label} starts with {first!r} and {second!r}, but all other ids are numbers; "
+            "if these are column names, rename them to source and target, or pass them as "
+            "--source and --target (source= and target= in Python)."
         )
 
 
@@ -132,7 +135,9 @@ def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -
         head = io.BytesIO(file.read(HEAD_BYTES)).readlines()
     skip = next((i for i, line in enumerate(head) if not _COMMENT.fullmatch(line.rstrip())), None)
     if skip is None:
-        raise DatasetError(f"{path} has no edge in its first lines; give one edge per line.")
+        raise DatasetError(
+            f"{path} has no edge in its first lines; it must have one edge per line."
+        )
     first = head[skip].decode("utf-8", "replace").lstrip("\ufeff").strip()
     separator = next((one for one in ",;\t" if one in first), " ")
     words = [word.strip().strip('"') for word in first.split(separator)]
@@ -143,13 +148,14 @@ def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -
     if named and not header:
         raise DatasetError(
             f"{path} has no columns {special[0]!r} and {special[1]!r} (it starts with "
-            f"{', '.join(map(repr, words[:10]))}); name two of its first line (--source and "
-            "--target, source= and target= in Python), or leave them out if these are an edge."
+            f"{', '.join(map(repr, words[:10]))}); choose two of these (--source and --target, "
+            "source= and target= in Python), or leave the options out if the first line is an "
+            "edge."
         )
     if not header and not 2 <= len(words) <= 3:
         raise DatasetError(
-            f"{path} has {len(words)} columns; give source, target and, if there is one, weight, "
-            "with one comma, tab or space between them, or a first line with these names."
+            f"{path} has {len(words)} columns; it must have source, target and optionally weight, "
+            "separated by a comma, tab or space, or a header with these names."
         )
     names = words if header else list(special[: len(words)])
     return csv_table(work, path, names=names, skip=skip + header, separator=separator)
@@ -165,27 +171,27 @@ def _matrix_entries(file: BinaryIO) -> tuple[int, dict[str, np.ndarray]]:
         or banner[3:4] not in [[field] for field in FIELDS]
         or banner[4:] not in (["general"], ["symmetric"])
     ):
-        raise ValueError("its first line is not that of a sparse matrix of real edge weights")
+        raise ValueError("its header does not declare a sparse matrix of real edge weights")
     line = b"%"
     while line.startswith(b"%") or (line and not line.strip()):
         line = file.readline(MAX_LINE)
     sizes = [int(word) for word in line.split()]
     if len(sizes) != 3 or sizes[0] != sizes[1] or sizes[0] < 1:
-        raise ValueError(f"its size is {sizes}; an adjacency is square")
+        raise ValueError(f"its size is {sizes}; an adjacency matrix must be square")
     n, _, entries = sizes
     if not 0 <= entries * ENTRY_BYTES <= size:
         raise ValueError(f"it declares {entries:,} entries but has {size:,} bytes")
     if n * NODE_BYTES > psutil.virtual_memory().total:
-        raise ValueError(f"it declares {n:,} nodes, more than fit into this machine's memory")
+        raise ValueError(f"it declares {n:,} nodes, too many for this machine's memory")
     width = FIELDS[banner[3]]
     numbers = np.empty((0, width))
     if entries:
         numbers = np.loadtxt(file, comments="%", ndmin=2, max_rows=entries + 1, encoding="latin-1")
     if numbers.shape != (entries, width):
-        raise ValueError(f"its entries have shape {numbers.shape} and not {(entries, width)}")
+        raise ValueError(f"its entries have shape {numbers.shape}, not {(entries, width)}")
     ends = numbers[:, :2]
     if (ends != np.round(ends)).any() or (ends < 1).any() or (ends > n).any():
-        raise ValueError(f"an entry lies outside of 1 to {n:,}")
+        raise ValueError(f"an index is not between 1 and {n:,}")
     columns = {"source": ends[:, 0].astype(np.int64), "target": ends[:, 1].astype(np.int64)}
     return n, columns | ({"weight": numbers[:, 2]} if width == 3 else {})
 

@@ -134,8 +134,8 @@ def extend_tables(
         graph.refuse_relations("adding nodes without its tables")
     if links_among(graph.feature_names, graph.preparation) is not None:
         raise GraphError(
-            "the graph has links as features, which refer to its own nodes, so no node can be "
-            "added; train a model without link, or load the grown graph and train again."
+            "cannot add nodes because the graph uses links as features, which refer to its own "
+            "nodes; train a model without link, or load the extended graph and train again."
         )
     count = structural_count(graph.feature_names)
     if count is not None:  # they change with the edges
@@ -195,8 +195,8 @@ class NewTables:
             pair = isinstance(new, Sequence) and len(new) == len(STEMS)
             if not pair or all(frame is None for frame in new):
                 raise ConfigError(
-                    f"new is a {type(new).__name__}; give a folder of tables, or a pair (nodes, "
-                    "edges) of data frames, one of which may be None."
+                    f"new is a {type(new).__name__}; pass a folder of tables, or a pair (nodes, "
+                    "edges) of data frames, where either may be None."
                 )
         with self._opened() as (_, nodes, edges):
             check_tables(nodes, edges, Reading(self._chosen))
@@ -223,8 +223,8 @@ class NewTables:
                 there = [stem for stem in STEMS if table_files(Path(self._new), stem)]
                 if not there:
                     raise DatasetError(
-                        f"{self._new} has neither a table of nodes nor one of edges; give a folder "
-                        "with nodes.csv, edges.csv (or .parquet) or both."
+                        f"{self._new} has neither a node table nor an edge table; provide a "
+                        "folder with nodes.csv, edges.csv (or .parquet) or both."
                     )
                 found = open_tables(work, self._new, options, there)
                 pair = dict(zip(there, found, strict=True))
@@ -252,8 +252,8 @@ class NewTables:
             some = work.one(f"SELECT count(*) FROM {edges.sql}")[0]
             if weighted and weight not in edges.names and some:
                 raise DatasetError(
-                    f"{edges.label} has no column {weight!r}, but the edges of {data.name} have "
-                    "weights; add it."
+                    f"{edges.label} has no column {weight!r}, but {data.name} has edge weights; "
+                    "add it."
                 )
             old = range(n) if data.node_ids is None else data.node_ids
             task = kind_of(data.labels).task
@@ -296,7 +296,7 @@ def _in_order(matrix: Any, names: Sequence[str], data: NodeData, path: str) -> A
         if matrix.shape[1] != data.num_features:
             raise DatasetError(
                 f"{path} has {matrix.shape[1]:,} features, but {data.name} has "
-                f"{data.num_features:,}; give the same columns."
+                f"{data.num_features:,}; use the same columns."
             )
         return matrix
     place = {name: j for j, name in enumerate(names)}
@@ -304,7 +304,7 @@ def _in_order(matrix: Any, names: Sequence[str], data: NodeData, path: str) -> A
     for name in wanted:  # a value of a text that no new node has is 0
         if name not in place and not ("=" in name and name.split("=")[0] in kinds):
             raise DatasetError(
-                f"{path} has no feature {name!r}, which {data.name} has; give the same columns."
+                f"{path} has no feature {name!r}, which {data.name} has; use the same columns."
             )
     known = [j for j, name in enumerate(wanted) if name in place]
     mine = sp.csc_array(matrix)[:, [place[wanted[j]] for j in known]].tocoo()

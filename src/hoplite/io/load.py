@@ -153,15 +153,15 @@ def load(
         check_number("seed", seed, 0, whole=True)
     for name, here in CALLED.items():
         if name in options:
-            raise ConfigError(f"{name!r} is an option of the command line; give {here}= instead.")
+            raise ConfigError(f"{name!r} is a command-line option; pass {here}= instead.")
     if not isinstance(source, str | os.PathLike):
         others = {"structural": structural, "link": link} | options
         others |= {} if split is None else {"split": split}
         graph = converted(source, seed=seed, prepare=prepare, **others)
         if not isinstance(graph, Graph):
             raise DatasetError(
-                f"source has type {type(source).__name__}; give {', '.join(NAMES)}, the path of a "
-                f"folder or file, or {KNOWN}; for whole graphs there is hoplite.train_graphs."
+                f"source has type {type(source).__name__}; pass {', '.join(NAMES)}, the path of a "
+                f"folder or file, or {KNOWN}; for whole graphs, use hoplite.train_graphs."
             )
         return graph.for_task(options.get("task"))
     TableOptions.check_names(options, signature(load).parameters)
@@ -221,13 +221,14 @@ def _load_path(
     if path.is_file():
         formats = ", ".join(form.what for form in FORMATS if not form.is_folder)
         raise DatasetError(
-            f"{path} is a file but not one of {formats}; give one, or the folder that holds the "
-            "node and edge tables."
+            f"{path} has an unsupported format; use one of {formats}, or the folder that contains "
+            "the node and edge tables."
         )
     if str(source).lower() == REDDIT:
         raise DatasetError(
-            "reddit is not shipped with Hoplite because of its size; get it with `hoplite datasets "
-            f"--fetch reddit` (1.4 GB, to {reddit_folders()[0]}), or give a folder that holds it."
+            "reddit is too large to be included in Hoplite; download it with `hoplite datasets "
+            f"--fetch reddit` (1.4 GB, to {reddit_folders()[0]}), or pass a folder that contains "
+            "it."
         )
     raise DatasetError(
         f"dataset {short(source)!r} is unknown and no such path exists; it must be "

@@ -143,7 +143,7 @@ def _read_plain(
     for name in given:
         if name not in MATRIX_OPTIONS:
             raise ConfigError(
-                f"{name} is for columns of tables, but {path} holds arrays; use "
+                f"{name} is an option of tables, but {path} contains arrays; use "
                 f"{', '.join(MATRIX_OPTIONS[:-1])} or {MATRIX_OPTIONS[-1]}, or leave it out."
             )
     labels = None
@@ -164,7 +164,7 @@ def _read_plain(
     }
     shapes = {mask.shape for mask in masks.values()}
     if len(shapes) > 1 or any(shape[0] != len(features) for shape in shapes):
-        raise ValueError("the masks have different shapes; give one value per node")
+        raise ValueError("the masks have different shapes; each must have one value per node")
     chosen = masked_split(masks, split, labels, f"from the masks of {path.name}")
     if chosen is None and labels is not None:
         chosen = stratified_split(labels, seed or 0)
@@ -193,7 +193,7 @@ def _read_meta(file: NpzFile) -> Meta:
     if meta.format != FORMAT or meta.version != VERSION:
         raise ValueError(f"it has the format {meta.format} {meta.version}, not {FORMAT} {VERSION}")
     if len(set(meta.class_names)) < len(meta.class_names):
-        raise ValueError("it has a class name twice")
+        raise ValueError("it has duplicate class names")
     return meta
 
 
@@ -239,7 +239,7 @@ def _compressed(
 def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
     upper = sp.csr_array(sp.triu(graph.adjacency, k=1, format="csr"))
     if len(set(graph.class_names)) < len(graph.class_names):
-        raise DatasetError("class_names contains a name twice; make the names unique.")
+        raise DatasetError("class_names has duplicate names; make them unique.")
     meta = Meta(
         format=FORMAT,
         version=VERSION,
@@ -294,8 +294,7 @@ def _plain(argument: str, names: Any) -> list[Any] | None:
     for value in values:
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise DatasetError(
-                f"{argument} holds {value!r}, which is neither text nor an integer; "
-                "only those can be stored."
+                f"{argument} contains {value!r}, but only strings and integers can be stored."
             )
     return values
 
@@ -363,7 +362,7 @@ def unpack_indices(
     (array([0, 2, 3]), array([1, 4, 0]))
     """
     if min(counts.min(initial=0), skips.min(initial=0)) < 0 or counts.size != rows:
-        raise ValueError("the counts or skips of its indices are wrong")
+        raise ValueError("its indices have invalid counts or gaps")
     # Bounds before sums, so that the sums cannot overflow.
     if counts.max(initial=0) > skips.size or skips.max(initial=0) >= max(columns, 1):
         raise ValueError("an index is out of range")

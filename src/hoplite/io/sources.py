@@ -105,18 +105,18 @@ class Table:
         kept = [i for i, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
         if len(kept) > MAX_COLUMNS:
             raise DatasetError(
-                f"{label} has {len(kept):,} columns and at most {MAX_COLUMNS:,} are read; give so "
-                "many numbers as one column of lists, in Parquet."
+                f"{label} has {len(kept):,} columns, more than the maximum of {MAX_COLUMNS:,}; "
+                "store that many numbers as one column of lists, in Parquet."
             )
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise DatasetError(
-                f"{label} has several columns {min(repeated)!r}; rename all but one."
+                f"{label} has several columns named {min(repeated)!r}; rename all but one."
             )
         if any(not name.strip() for name in names):
             raise DatasetError(
-                f"{label} has a column without a name; name it, or remove it if it only numbers "
-                "rows."
+                f"{label} has a column without a name; name it, or remove it if it only contains "
+                "row numbers."
             )
         columns = {names[i]: f"c{i}" for i in kept}
         return cls(label, sql, columns, {names[i]: types[i] for i in kept}, **facts)
@@ -186,8 +186,8 @@ class Workspace:
         if self.memory is not None and isinstance(error, self.OutOfMemory):
             share = f"{self.memory / 1e6:.0f} MB"
             raise ConfigError(
-                f"memory leaves {share} for reading the tables, which is too little for them; "
-                f"raise --memory by {share}."
+                f"memory leaves {share} for reading the tables, which is not enough; raise "
+                f"--memory (memory= in Python) by {share}."
             ) from error
 
     def keep_on_disk(self, width: int) -> None:
@@ -401,7 +401,7 @@ def open_tables(
 
 def _folder_tables(work: Workspace, folder: Path, asked: dict[str, str]) -> list[Table]:
     if not folder.is_dir():
-        raise DatasetError(f"{folder} is not a folder; give one with a node and an edge table.")
+        raise DatasetError(f"{folder} is not a folder; pass one with a node and an edge table.")
     paths: dict[str, Path] = {}
     for stem, name in asked.items():
         if not name:
@@ -429,11 +429,15 @@ def find_table(folder: Path, stem: str) -> Path:
     files = table_files(folder, stem)
     if not files:
         others = other_tables(folder)
-        rename = f", or name another (--{stem}): it has {some_of(others)}" if others else ""
+        rename = (
+            f", or choose another file (--{stem}, {stem}= in Python): {some_of(others)}"
+            if others
+            else ""
+        )
         raise DatasetError(f"{folder} has no {stem}.csv or {stem}.parquet; add one{rename}.")
     if len(files) > 1:
         raise DatasetError(
-            f"{folder} has both {files[0].name} and {files[1].name}; remove one, or name one "
+            f"{folder} has both {files[0].name} and {files[1].name}; remove one, or choose one "
             f"(--{stem}, {stem}= in Python)."
         )
     return files[0]
@@ -443,7 +447,7 @@ def file_table(work: Workspace, path: Path) -> Table:
     """The table in a file, by the ending of its name."""
     suffix, place, label = suffix_of(path), literal(str(path.resolve())), str(path)
     if not suffix:
-        raise DatasetError(f"{path} is not a table; give one of {', '.join(SUFFIXES)}.")
+        raise DatasetError(f"{path} is not a table; supported formats are {', '.join(SUFFIXES)}.")
     with work.clear_errors(label):
         open_regular(path).close()
         if suffix in TEXT_SUFFIXES:
@@ -582,8 +586,8 @@ def excel_table(work: Workspace, path: Path, sheet: str | None) -> Table:
         sheets = book.sheet_names
         if sheet is not None and sheet not in sheets:
             raise DatasetError(
-                f"{path} has no sheet {sheet!r} (it has {some_of(sheets)}); name another (--nodes, "
-                f"--edges).{nearest_hint(sheet, sheets)}"
+                f"{path} has no sheet {sheet!r} (it has {some_of(sheets)}); choose one (--nodes "
+                f"and --edges, nodes= and edges= in Python).{nearest_hint(sheet, sheets)}"
             )
         rows = book.get_sheet_by_name(sheet or sheets[0]).iter_rows()
         header = [_sheet_text(cell) or "" for cell in next(rows, [])]
@@ -642,8 +646,8 @@ def find_name(
             return schema, table
     tables = [table for _, table in listed]
     raise DatasetError(
-        f"{label} has no table {name!r} (it has {some_of(tables) or 'none'}); name one, or give a "
-        f"query (--{option}, {option}= in Python).{nearest_hint(name, tables)}"
+        f"{label} has no table {name!r} (it has {some_of(tables) or 'none'}); choose a table or "
+        f"pass a query (--{option}, {option}= in Python).{nearest_hint(name, tables)}"
     )
 
 
@@ -652,7 +656,7 @@ def query_table(work: Workspace, label: str, query: str) -> Table:
     with work.clear_errors(label):
         statements = work.con.extract_statements(query)
         if len(statements) != 1 or not str(statements[0].type).endswith("SELECT"):
-            raise ConfigError(f"{label} is not a single query; give one SELECT.")
+            raise ConfigError(f"{label} is not a single query; pass one SELECT statement.")
         name = f"memory.main.{work.name('query')}"
         work.rows(f"CREATE TABLE {name} AS {query.strip().rstrip(';')}")
         return work.table(label, name)
@@ -696,7 +700,7 @@ def _typed(cursor: Any, query: str) -> str:
     cursor.execute(f"SELECT * FROM ({query}) LIMIT 0")
     names = [quoted(column[0]) for column in cursor.description]
     if len(names) > MAX_COLUMNS:
-        raise DatasetError(f"a table of {len(names):,} columns is too wide.")
+        raise DatasetError(f"the table has {len(names):,} columns, which is too many.")
     tests = ", ".join(
         f"coalesce(max(CASE typeof({name}) WHEN 'null' THEN 0 WHEN 'integer' THEN 1 "
         "WHEN 'real' THEN 2 ELSE 3 END), 0)"
@@ -754,7 +758,7 @@ def frame_table(work: Workspace, frame: Any, label: str, **facts: Any) -> Table:
         read = _Stream(_without_half(frame) if columns is not None else frame)
     else:
         raise DatasetError(
-            f"{label} is a {type(frame).__name__}; give a table of pandas, Polars or Arrow."
+            f"{label} is a {type(frame).__name__}; pass a pandas, Polars or Arrow table."
         )
     columns = getattr(frame, "columns", frame) if columns is None else columns
     for column, cells in read.items() if hasattr(read, "items") else ():
@@ -773,9 +777,9 @@ def _check_types(label: str, name: str, cells: Any) -> None:
     families = {next((f for f in FAMILIES if issubclass(one, f)), (one,)) for one in types}
     if len(families) > 1:
         raise DatasetError(
-            f"column {name!r} of {label} has values of the types "
-            f"{', '.join(sorted(one.__name__ for one in types))}; give each column values of one "
-            "type: numbers, text, or lists of numbers."
+            f"column {name!r} of {label} mixes values of the types "
+            f"{', '.join(sorted(one.__name__ for one in types))}; each column must have one type: "
+            "numbers, text, or lists of numbers."
         )
 
 

@@ -40,8 +40,8 @@ def stratified_split(
     shares = np.asarray(fractions, np.float64)
     if shares.shape != (3,) or not (shares >= 0).all() or not 0 < shares.sum() <= 1 + 1e-9:
         raise ConfigError(
-            f"fractions is {tuple(fractions)}; give three shares for training, validation and "
-            "test, none negative, that add up to at most 1."
+            f"fractions is {tuple(fractions)}; pass three shares for training, validation and "
+            "test that are not negative and add up to at most 1."
         )
     check_number("seed", seed, 0, whole=True)
     labels = np.asarray(labels)
@@ -85,16 +85,16 @@ def random_split(
         nodes = generator.permutation(np.flatnonzero(labels == label))
         if nodes.size < per_class:
             raise ConfigError(
-                f"per_class is {per_class}, but class {label} has {nodes.size} labelled nodes; "
-                "give fewer."
+                f"per_class is {per_class}, but class {label} has only {nodes.size} labelled "
+                "nodes; use a smaller number."
             )
         chosen.append(nodes[:per_class])
     train = np.concatenate([NO_NODES, *chosen])
     rest = generator.permutation(np.setdiff1d(np.flatnonzero(labels >= 0), train))
     if rest.size < val + test:
         raise ConfigError(
-            f"val and test are {val} and {test}, but {rest.size} labelled nodes are left; "
-            "give fewer."
+            f"val and test are {val} and {test}, but {rest.size} labelled nodes are left; use "
+            "smaller numbers."
         )
     note = f"{per_class} a class, {val} and {test} at random"
     return Split(train, rest[:val], rest[val : val + test], note=note, seed=seed)
@@ -174,14 +174,14 @@ def read_labels(path: str | os.PathLike[str], nodes: int, classes: int) -> np.nd
         kinds = {(nodes,): (np.int64, np.float64), (nodes, classes): (np.int8,)}
         if file.dtype not in kinds.get(file.shape, ()):
             raise ValueError(
-                f"{file.dtype} of shape {file.shape} are not labels of {nodes:,} nodes"
+                f"{file.dtype} of shape {file.shape} is not an array of labels for {nodes:,} nodes"
             )
         labels = file.read(0, nodes)
     kind = kind_of(labels)
     if kind is CLASSES and (labels.min(initial=-1) < -1 or labels.max(initial=-1) >= classes):
-        raise ValueError(f"it names a class that is not one of {classes:,}")
+        raise ValueError(f"it contains a class that is not one of {classes:,}")
     if kind is NUMBERS and classes:
-        raise ValueError("it holds numbers, but there are names of classes")
+        raise ValueError("it contains numbers, but there are class names")
     return kind.checked(labels, ("",) * classes)
 
 

@@ -160,8 +160,8 @@ def own_edges(options: dict[str, Any]) -> dict[str, Any]:
     for name in EDGE_COLUMNS:
         if options.get(name) is not None:
             raise ConfigError(
-                f"{name} is {options[name]!r}, which names a column of an edge table, but there is "
-                "none; leave it out."
+                f"{name} is {options[name]!r}, a column of the edge table, but there is no edge "
+                "table; leave it out."
             )
     return options | {name: name for name in EDGE_COLUMNS}
 
@@ -222,9 +222,9 @@ def _check_columns(
         flags = " and ".join(f"--{options[column]}" for column in missing)
         raise DatasetError(
             f"{label} has no column{'s' * (len(missing) > 1)} {' and '.join(map(repr, missing))} "
-            f"(it starts with {', '.join(map(repr, names[:10]))}); add what is missing or name "
-            f"another column ({flags})."
-            f"{max((nearest_hint(column, names) for column in missing), key=len)}"
+            f"(it starts with {', '.join(map(repr, names[:10]))}); add "
+            f"{'it' if len(missing) == 1 else 'them'} or choose another column "
+            f"({flags}).{max((nearest_hint(column, names) for column in missing), key=len)}"
         )
 
 
@@ -253,8 +253,8 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
         for name in (*options.drop, *options.only):
             if name not in (names if options.only else nodes.names):
                 raise DatasetError(
-                    f"{'only' if options.only else 'drop'} has {name!r}, which is no feature "
-                    f"column of {nodes.label}; name its columns.{nearest_hint(name, names)}"
+                    f"{'only' if options.only else 'drop'} has {name!r}, which is not a feature "
+                    f"column of {nodes.label}; choose from its columns.{nearest_hint(name, names)}"
                 )
     names = [name for name in names if name not in options.drop]
     if options.only:
@@ -262,8 +262,8 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
     for name in options.text if prepare.columns is None else ():
         if name not in names:
             raise DatasetError(
-                f"text has {name!r}, which is not a feature column of {nodes.label}; name its "
-                f"columns.{nearest_hint(name, names)}"
+                f"text has {name!r}, which is not a feature column of {nodes.label}; choose from "
+                f"its columns.{nearest_hint(name, names)}"
             )
     return names
 
@@ -333,7 +333,7 @@ class NodeTable:
         )
         self.count: int = work.one("SELECT count(*) FROM cells")[0]
         if not self.count and not self._before:
-            raise DatasetError(f"{table.label} has no rows; give one row per node.")
+            raise DatasetError(f"{table.label} has no rows; it must have one row per node.")
         if work.one("SELECT count(*) FROM cells WHERE id IS NULL")[0]:
             check_ids(work, table, options.id)
         if self._labelled and self._task == NUMBERS.task:
@@ -348,7 +348,7 @@ class NodeTable:
             bad = f"isinf({number})"
         refuse_row(
             self._work, self._table, self._options.label, bad,
-            "for regression every label is a finite number, or empty where unknown",
+            "for regression, every label must be a finite number, or empty if unknown",
         )  # fmt: skip
 
     def _make_ids(self, old: Sequence[Any]) -> None:
@@ -362,7 +362,7 @@ class NodeTable:
             name, first, second = twice[0]
             raise DatasetError(
                 f"{table.label} has the id {name!r} in data rows {first + 1} and {second + 1}; "
-                "give each node one row."
+                "each node must have exactly one row."
             )
         insert_ids(work, old)
         kind = "INTEGER" if self._before + self.count < 1 << 30 else "BIGINT"
@@ -403,8 +403,9 @@ class NodeTable:
         (self.count,) = work.one("SELECT count(*) FROM cells")
         if self.count > before:
             _warn(
-                f"{edges.label} names nodes without a row in {self._table.label}; they are created "
-                f"({self.count - before:,}), without a label and with all values missing"
+                f"{edges.label} refers to nodes without a row in {self._table.label}; "
+                f"{self.count - before:,} nodes are created without a label and with all values "
+                "missing"
             )
 
     def pieces(self, column: str) -> Iterator[Any]:
@@ -434,8 +435,8 @@ class NodeTable:
         """The features, to be read in blocks; the terms of texts are those of training nodes."""
         if not self._cells:
             raise DatasetError(
-                f"{self._table.label} has no feature column; add at least one besides id, label "
-                "and split."
+                f"{self._table.label} has no feature column; add at least one in addition to id, "
+                "label and split."
             )
         train = np.sort(split.train)
         return Features(
@@ -463,7 +464,10 @@ class NodeTable:
                 "fit it on the same columns first."
             ) from error
         if self.count > len(frame):
-            raise ConfigError("unknown_nodes is 'create', which needs a preparation of Hoplite's.")
+            raise ConfigError(
+                "unknown_nodes is 'create', which requires Hoplite's own "
+                "preparation; leave out prepare."
+            )
         return matrix, names
 
     def labels(self) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -497,8 +501,9 @@ class NodeTable:
         if self._task == AUTO and is_measurement(names, labelled):
             raise DatasetError(
                 f"column {self._options.label!r} of {self._table.label} has {len(names):,} "
-                f"different numbers for {labelled:,} labelled nodes; choose regression if they are "
-                "measurements, or classification if each is a class (--task, task= in Python)."
+                f"different numbers for {labelled:,} labelled nodes; choose regression if they "
+                "are measurements, or classification if they are classes (--task, task= in "
+                "Python)."
             )
 
     def split(self, labels: np.ndarray, seed: int | None) -> Split:
@@ -535,14 +540,14 @@ class NodeTable:
             shown = self._work.rows(f"SELECT id FROM cells WHERE rowid IN ({rows}) ORDER BY rowid")
             raise DatasetError(
                 f"{label} has {unknown.size:,} nodes for train or val without a label (first: "
-                f"{', '.join(repr(name) for (name,) in shown)}); leave their split empty, or give "
-                "them a label."
+                f"{', '.join(repr(name) for (name,) in shown)}); leave their split empty, or "
+                "label them."
             )
         hidden = (part == 2) & unlabelled
         if hidden.any():
             _warn(
                 f"{label} has no label for {hidden.sum():,} of {(part == 2).sum():,} test nodes; "
-                "they are left out of the split, but still predicted"
+                "they are excluded from the split, but still predicted"
             )
             part[hidden] = -1
         return Split(*(np.flatnonzero(part == i) for i in range(3)), note="from the split column")
@@ -564,7 +569,7 @@ def id_sql(table: Table, name: str) -> str:
         return f"CASE {whole_sql(column)} END"
     if not (is_text(kind) or is_integer(kind) or kind in ("BOOLEAN", '"NULL"')):
         raise DatasetError(
-            f"column {name!r} of {table.label} has type {kind}; it must hold text or integers."
+            f"column {name!r} of {table.label} has type {kind}; it must contain text or integers."
         )
     return text_sql(column)
 
@@ -575,7 +580,7 @@ def check_ids(work: Workspace, table: Table, *names: str) -> None:
         column = table.columns[name]
         if is_float(table.types[name]):
             bad = f"NOT isnan({column}) AND {id_sql(table, name)} IS NULL"
-            refuse_row(work, table, name, bad, "it must hold text or integers")
+            refuse_row(work, table, name, bad, "it must contain text or integers")
         empty = f"{id_sql(table, name)} IS NULL"
         refuse_row(work, table, name, empty, "fill it or remove the row")
 
@@ -636,7 +641,7 @@ def join_edges(work: Workspace, edges: Table, options: TableOptions, nodes: str)
         )
     if weighted and heavy:
         odd = f"{weight} IS NULL OR NOT isfinite({weight}) OR {weight} < 0"
-        advice = "give a finite number that is at least 0, or remove the edge"
+        advice = "use a finite number, 0 or larger, or remove the edge"
         refuse_row(work, edges, options.weight, odd, advice)
     if typed and untyped:
         check_ids(work, edges, typed)
@@ -661,11 +666,14 @@ def _refuse_unknown(
     )
     shown = ", ".join(repr(name) for name, _ in found[:3]) + (", ..." if len(found) > 3 else "")
     said = (
-        f"{bad:,} of {rows:,} edges in {edges.label} name a node that is no id in {nodes} "
-        f"({shown}; first in data row {found[0][1]:,})"
+        f"{bad:,} of {rows:,} edges in {edges.label} refer to an unknown node, whose id is not in "
+        f"{nodes} ({shown}; first in data row {found[0][1]:,})"
     )
     if options.unknown_nodes == ERROR:
-        raise DatasetError(f"{said}; add these nodes, or use --unknown-nodes drop or create.")
+        raise DatasetError(
+            f"{said}; add these nodes, or use --unknown-nodes drop or create "
+            "(unknown_nodes= in Python)."
+        )
     _warn(f"{said} and are dropped")
 
 
@@ -683,7 +691,7 @@ def write_adjacency(work: Workspace, folder: Path, nodes: int, *, weighted: bool
             part = rows.tocoo()
             if not np.isfinite(part.data).all():
                 raise DatasetError(
-                    "the weights of a repeated edge add up to infinity; make them smaller."
+                    "the weights of a repeated edge add up to infinity; scale them down."
                 )
             ends = {"s": part.row.astype(np.int64) + start, "t": part.col.astype(np.int64)}
             work.insert("merged", ends | {"w": part.data})
@@ -804,8 +812,8 @@ def import_tables(
     reading = Reading(chosen, needs_label=options.get("label") is not None)
     if chosen.options.directed or chosen.options.type:
         raise ConfigError(
-            "directed and type keep directions and types of edges, which graphs on disk and hop "
-            "stores do not support; train on tables in memory, or leave them out."
+            "directed and type are not supported by graphs on disk and hop stores; train on "
+            "tables in memory, or leave them out."
         )
     stamp = [*_stamp(source, chosen.options), ["seed", "none" if seed is None else seed]]
     stamp.append(["preparation", zlib.crc32(to_json(chosen).encode())])
@@ -875,7 +883,8 @@ def _row_values(work: Workspace, table: Table) -> int:
 def _too_little(source: Any, memory: int, need: int) -> ConfigError:
     return ConfigError(
         f"memory leaves {memory / 1e6:.0f} MB for the import of {source} but it needs "
-        f"{need / 1e6:.0f} MB; raise --memory by {math.ceil((need - memory) / 1e6)} MB."
+        f"{need / 1e6:.0f} MB; raise --memory (memory= in Python) by "
+        f"{math.ceil((need - memory) / 1e6)} MB."
     )
 
 

@@ -74,7 +74,7 @@ class ModelFile:
     def __post_init__(self) -> None:
         names = self.feature_names
         if names is not None and len(names) != self.num_features:
-            raise ValueError(f"{len(names):,} names of {self.num_features:,} features")
+            raise ValueError(f"{len(names):,} names for {self.num_features:,} features")
         made = () if self.preparation is None else self.preparation.names
         if made and (names or ())[: len(made)] != made:
             raise ValueError("the preparation makes other features")

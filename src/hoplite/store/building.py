@@ -115,7 +115,7 @@ def propagate(
     [[[2.0, 0.0, 0.0]], [[1.0, 0.0, 1.0]]]
     """
     hops, budget, folder = check_hops(hops), parse_bytes(memory), Path(out)
-    find_operator(operator).require_symmetric("what is read of a hop store needs")
+    find_operator(operator).require_symmetric("a hop store needs")
     check_choice("dtype", dtype, files.TYPES)
     chosen = find_basis(basis)
     chosen.table(hops)  # that it has the numbers is known before any work

@@ -458,7 +458,7 @@ class Blocks:
                 if out is not None:
                     out[start : start + len(values)] = values
         if checksum != record.crc32[block]:
-            raise DamagedBlock(path, "does not contain what was written to it")
+            raise DamagedBlock(path, "does not contain the data that was written to it")
 
     def load_panel(self, hop: int, panel: int, out: np.ndarray) -> None:
         """Fill ``out``, n x w, with a hop, and check every block of it."""
