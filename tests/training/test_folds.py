@@ -82,6 +82,20 @@ def test_an_unpenalised_label_cannot_be_seen_out_of_fold(exact):
     assert run.val_metrics["roc_auc"] < 0.7
 
 
+def test_random_labels_are_not_predicted_by_models_trained_in_steps():
+    rng = np.random.default_rng(5)
+    scores, judged = [], []
+    for _ in range(8):
+        labels = rng.permutation(np.arange(120) % 2)
+        features, edges = rng.standard_normal((120, 10)), rng.integers(0, 120, (200, 2))
+        graph = all_labels(hoplite.Graph.from_edges(edges, features, labels))
+        run = hoplite.train(graph, "lgc", hops=2).best_run
+        scores.append(run.val_accuracy)
+        judged.append(run.judged[0])
+    assert np.mean(scores) < 0.56  # 0.65 at the best epoch by the labels of each fold
+    assert judged == pytest.approx(scores)
+
+
 def test_without_folds_the_last_epoch_counts():
     graph = all_labels(untidy(sparse=False))
     run = hoplite.train(graph, "lgc", epochs=7, folds=0).best_run

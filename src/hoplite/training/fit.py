@@ -19,7 +19,9 @@ a path takes the strongest penalty with mean(d) <= sd(d) / sqrt(k), the one-stan
 penalties that the data cannot tell apart, the simplest model.
 
 Out-of-fold outputs give the metrics, the threshold, the temperature and the scores of prediction
-sets. They are those of models trained on (k - 1) / k of the labels, so they are rather too modest.
+sets. A model that is trained in steps is trained again for them, up to the epoch that the other
+k - 1 folds choose: at the best of many epochs by a fold's own labels, even random labels are
+predicted well. The penalties of a path are few, and all folds have the final model's.
 """
 
 from __future__ import annotations
@@ -366,14 +368,23 @@ def cross_validate(
     numbers = fold_numbers(np.asarray(train.labels), folds, runs[0].seed)
     trained: list[list[RunResult]] = []
     used: list[tuple[Any, Any]] = []
+    learned: list[NodeSet] = []
+    stages = 2 * folds + final
     for fold in range(folds):
         inside = numbers == fold
         sets = weighted({"train": train.at(~inside), "val": train.at(inside)})
         own = (model, source) if fitted_to is None else fitted_to(train.nodes[~inside])
-        report = stage(progress, fold, folds + final)
+        report = stage(progress, fold, stages)
         trained.append(train_runs(*own, runs, sets, progress=report, task=task))
         used.append(own)
+        learned.append(sets["train"])
     chosen = [choose_epoch(parts, task) for parts in zip(*trained, strict=True)]
+    trained = [
+        _at_epoch_of_others(
+            *own, learned[fold], trained, fold, task, stage(progress, folds + fold, stages)
+        )
+        for fold, own in enumerate(used)
+    ]
     results = trained[0]
     if final:
         whole = [
@@ -381,7 +392,7 @@ def cross_validate(
             for run, epoch in zip(runs, chosen, strict=True)
         ]
         sets = weighted({"train": train})
-        report = stage(progress, folds, folds + 1)
+        report = stage(progress, stages - 1, stages)
         results = train_runs(model, source, whole, sets, progress=report, task=task)
     found = []
     for i, (result, epoch) in enumerate(zip(results, chosen, strict=True)):
@@ -397,6 +408,36 @@ def cross_validate(
         joined = _joined(runs[i], result, parts, epoch)
         found.append(CrossValidated(joined, outputs, numbers, weights))
     return found
+
+
+def _at_epoch_of_others(
+    model: Any,
+    source: Any,
+    train: NodeSet,
+    trained: Sequence[Sequence[RunResult]],
+    fold: int,
+    task: Task,
+    progress: Report | None,
+) -> list[RunResult]:
+    """The runs of ``fold``, with the weights of the epoch that the other folds choose.
+
+    Those that have outputs of all epochs, and those without a result, stay as they are.
+    """
+    parts = list(trained[fold])
+    others = zip(*trained[:fold], *trained[fold + 1 :], strict=True)
+    epochs = [choose_epoch(of_run, task) for of_run in others]
+    again = {
+        i: dataclasses.replace(part.run, last=epoch)
+        for i, (part, epoch) in enumerate(zip(parts, epochs, strict=True))
+        if not part.outputs and epoch and part.best_epoch not in (0, epoch)
+    }
+    if again:
+        runs = [*again.values()]
+        results = train_runs(model, source, runs, {"train": train}, progress=progress, task=task)
+        for i, result in zip(again, results, strict=True):
+            seconds = parts[i].seconds + result.seconds
+            parts[i] = dataclasses.replace(parts[i], weights=result.weights, seconds=seconds)
+    return parts
 
 
 def _fold_weights(parts: Sequence[RunResult], epoch: int) -> tuple[Weights, ...]:
@@ -435,7 +476,7 @@ def _curves(parts: Sequence[RunResult], monitor: Metric) -> np.ndarray:
 
 
 def _outputs(model: Any, source: Any, part: RunResult, epoch: int, nodes: np.ndarray) -> np.ndarray:
-    """Of a fold's nodes: at ``epoch`` where they were kept, otherwise at the fold's best epoch."""
+    """Of a fold's nodes: at ``epoch`` where they were kept, otherwise by the fold's weights."""
     if part.outputs:
         return part.outputs[epoch - 1]
     if hasattr(source, "logits"):

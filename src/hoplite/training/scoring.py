@@ -204,16 +204,18 @@ def scored_run(
     monitor = task.monitor(settings.monitor)
     judged = result.best(f"val_{monitor.name}"), result.best("val_loss")
     judged_accuracy = result.best("val_accuracy")
-    if "val" in outputs and trained.correct_smooth is not None:
+    after = trained.correct_smooth is not None or out_of_fold is not None
+    if "val" in outputs and after:
         # before a threshold is tuned there, as epochs and settings are compared without it
-        judged = judge(task, monitor, sets["val"], outputs["val"][1])
-        judged_accuracy = judge(task, task.score, sets["val"], outputs["val"][1])[0]
+        part = sets["val" if out_of_fold is None else "train"]
+        judged = judge(task, monitor, part, outputs["val"][1])
+        if "val_accuracy" in scores:
+            judged_accuracy = judge(task, task.score, part, outputs["val"][1])[0]
     if "val" in outputs:
         threshold = settings.threshold
         if isinstance(threshold, str) and _is_too_rare(trained, outputs["val"][0], out_of_fold):
             threshold = 0.5
         task = trained.settle(*outputs["val"], threshold=threshold, calibrate=settings.calibrate)
-        after = trained.correct_smooth is not None or out_of_fold is not None
         if threshold != 0.5 or after:
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
