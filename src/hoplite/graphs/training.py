@@ -138,8 +138,8 @@ def train_graphs(
         the lowest loss on the validation graphs, or out of fold if there are none. One that fails
         has an infinite loss; if all do, the first error is raised.
     grid : sequence of dict, optional
-        For "auto": what it tries. Each has a family under ``model``, and a value or a list of values
-        for any of its settings.
+        For "auto": what it tries. Each has a family under ``model``, and values of its settings, or
+        lists of them.
     test : bool, default True
         False leaves the test graphs unread.
     task : {"auto", "classification", "regression", "multilabel"}

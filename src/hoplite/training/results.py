@@ -186,7 +186,8 @@ class TrainingResult(Described):
 
         Parameters
         ----------
-        part : {"val", "test"}
+        part : {"val", "test"}, default "val"
+            :meth:`metrics`, :meth:`baseline` and the plots have "test" as their default.
 
         Returns
         -------
@@ -436,7 +437,7 @@ def _described(result: TrainingResult) -> Description:
         columns = [
             "figure",
             *[result.part_titles[part] for part in parts],
-            "90 % interval",
+            "90 % interval" if len(result.runs) == 1 else "90 % interval of the best run",
             "baseline",
         ]
         intervals = result.intervals(last)
@@ -517,12 +518,12 @@ def train(
         basis are the defaults, and dropout 0.
     model : str or type, optional
         A model's name, such as "lgc" (docs/models.md), or a class of your own
-        (docs/your-own-model.md). If None, for node and edge tables
-        ``"blocks"`` with ``operator="random_walk"`` and logarithms of degrees as more features,
-        and 2 hops, or with folds as many of 0 to 2, or PPR, as has the lowest loss. Labels
-        of neighbours are added where they lower it. For graphs ``"lgc"``; without any option, and
-        with up to 20,000 training nodes, LGC, PPR or hop blocks of 0 or 2 hops, whichever has the
-        lowest validation loss.
+        (docs/your-own-model.md). If None, the one with the lowest validation or
+        out-of-fold loss of hop blocks of 0, 1 and 2 hops, PPR and LGC. Node and edge tables add
+        logarithms of degrees to the features, and compare each also with the labels of neighbours;
+        with validation nodes, or more than 10,000 labels, they compare hop blocks of 2 hops only.
+        Other graphs are compared if no option is given and 20 % of the nodes, but at most 20,000,
+        are training nodes; otherwise the model is ``"lgc"``.
     seeds : int or sequence of int, default 1
         How many seeds (0, 1, ...) to train, or which.
     record_test : bool, default False
