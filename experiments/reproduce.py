@@ -304,11 +304,15 @@ def accuracy(
 def train_command(job: Job, options: dict[str, Any], seeds: int) -> str:
     """The command that repeats a configuration with the seeds 0, 1, ...
 
+    A gate is always named, as the default may change.
+
     >>> train_command(Job("cora", "lgc", "paper"), {"hops": 3, "weight_decay": 5e-4}, 5)
     'hoplite train cora --model lgc --hops 3 --weight-decay 0.0005 --seeds 5'
+    >>> train_command(Job("cora", "hlgc", "paper", "class"), {"hops": 3}, 5)
+    'hoplite train cora --model hlgc --gate class --hops 3 --seeds 5'
     """
     words = ["hoplite", "train", job.dataset, "--model", job.model]
-    for name, value in {**options, "seeds": seeds}.items():
+    for name, value in {**job.fixed, **options, "seeds": seeds}.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join(words)
 
