@@ -74,12 +74,20 @@ def number(value: Any, digits: int = 3) -> str:
     return (f"{value:,.0f}" if whole else f"{value:.{digits}g}").replace("-", MINUS)
 
 
-def listing(parts: Sequence[str]) -> str:
+def listing(parts: Sequence[str], last: str = "and") -> str:
     """
-    >>> listing(["a"]), listing(["a", "b", "c"])
-    ('a', 'a, b and c')
+    >>> listing(["a"]), listing(["a", "b", "c"]), listing(["a", "b"], "or")
+    ('a', 'a, b and c', 'a or b')
     """
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
+
+
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "node"), counted(1200, "node")
+    ('1 node', '1,200 nodes')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True)

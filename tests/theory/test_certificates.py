@@ -161,12 +161,22 @@ def test_refusals(whole):
         hoplite.certify(greedy, full)
 
 
+def test_a_balanced_draw_from_unbalanced_classes_is_warned_of(whole):
+    balanced = [np.flatnonzero(whole.labels == label)[:5] for label in range(3)]
+    rest = np.setdiff1d(np.arange(NODES), np.concatenate(balanced))
+    graph = whole.with_split(Split(np.concatenate(balanced), rest[:20], rest[20:80]))
+    model = hoplite.train(graph, "sgc", **OPTIONS).model
+    with pytest.warns(hoplite.HopliteWarning, match="split is not a random draw"):
+        hoplite.certify(model, graph)
+
+
 def test_the_command(whole, tmp_path):
     write_npz(tmp_path / "graph.npz", drawn(whole, 1))
     words = ["graph.npz", "--model", "sgc", "--hops", 1, "--epochs", 10, "--out", "model"]
     succeed("train", *words, cwd=tmp_path)
     text = succeed("certify", "model", "graph.npz", cwd=tmp_path)
-    assert text.count("with 95 % confidence the error on the 60 unlabelled nodes is at most") == 2
+    assert text.count("confidence the error on the 60 nodes outside the split is at most") == 2
+    assert text.count("(true error, from their labels: ") == 2
     found = json.loads(
         succeed("certify", "model", "graph.npz", "--confidence", 0.9, "--json", cwd=tmp_path)
     )

@@ -29,12 +29,16 @@ def certify(
     json: options.Json = False,
     **reading: Any,
 ) -> None:
-    """Bound the error on the nodes of DATASET that have no label, with 95 % confidence.
+    """Bound the error on the nodes of DATASET outside the split, with 95 % confidence.
 
-    The labelled nodes must be a random sample of all nodes. One bound is exact, from the test
+    The split must be a random draw from all nodes. One bound is exact, from the test
     nodes; the other one (PAC-Bayes) needs no test nodes, and holds for a randomised classifier.
 
-    Example: hoplite certify cora-lgc cora
+    Example, with a random split in the column split:
+
+    hoplite train club --bias --out club-model
+
+    hoplite certify club-model club
     """
     model = options.load_model(model_dir, own_class)
     from hoplite import certify, open_data  # only now, as importing it takes time

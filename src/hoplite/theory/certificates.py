@@ -2,32 +2,33 @@
 
 Two bounds, both exact for finite graphs. The only random thing is which nodes have labels: the
 parts of the split are a uniform draw without replacement from all nodes. Graph, features and the
-labels that nobody knows are fixed. U are the u nodes in no part of the split.
+labels that nobody knows are fixed. U are the n_U nodes in no part of the split.
 
 Holdout
-    The test nodes T, h of them, whose labels the model has not used, are a uniform draw from
-    T and U. If the model errs on K of these h + u nodes, it errs on X ~ Hypergeometric(h + u, K, h)
-    test nodes. It erred on x. With confidence 1 - delta
+    The n_T test nodes, whose labels the model has not used, are a uniform draw from the
+    n = n_T + n_U nodes of the test set and U. If the model errs on K of these n nodes, it errs on
+    X ~ Hypergeometric(n, K, n_T) test nodes. It erred on x. With confidence 1 - delta
 
-        K <= K* = max {K : P(X <= x | K) > delta},        error on U <= (K* - x) / u.
+        K <= K* = max {K : P(X <= x | K) > delta},        error on U <= (K* - x) / n_U.
 
 PAC-Bayes
-    The labelled nodes (training and validation) are halved at random into A and B, |B| = m. Given
-    A, B is a uniform draw from B and U, N = m + u. F (N x d) are propagated features, and a
-    classifier is argmax of F Theta, Theta (d x c). The prior N(Theta_A, s^2 I) uses labels of A
-    only; the posterior N(Theta_L, s^2 I) uses all. Let q and r be the errors on B and on U of the
-    classifier that draws Theta anew from the posterior for each node (Gibbs), p = (m q + u r) / N,
-    and H(x) = -x ln x - (1 - x) ln(1 - x). With confidence 1 - delta, for all Theta_L at once,
+    The labelled nodes (training and validation) are halved at random into A and B, with n_B nodes
+    in B. Given A, B is a uniform draw from the n = n_B + n_U nodes of B and U. F (n x d) are
+    propagated features, and a classifier is argmax of F Theta, Theta (d x c). The prior
+    N(Theta_A, s^2 I) uses labels of A only; the posterior N(Theta_AB, s^2 I) uses all. Let e_B and
+    e_U be the errors on B and on U of the classifier that draws Theta anew from the posterior for
+    each node (Gibbs), e = (n_B e_B + n_U e_U) / n, and H(p) = -p ln p - (1 - p) ln(1 - p). With
+    confidence 1 - delta, for all Theta_AB at once,
 
-        N H(p) - m H(q) - u H(r) <= |Theta_L - Theta_A|^2 / (2 s^2) + ln(T(m, N) / delta),
-        T(m, N) = max_K sum_k a(m, k) a(u, K - k) / a(N, K),   a(n, k) = C(n, k) exp(-n H(k / n)).
+        n H(e) - n_B H(e_B) - n_U H(e_U) <= |Theta_AB - Theta_A|^2 / (2 s^2) + ln(xi / delta),
+        xi = max_K sum_x a(n_B, x) a(n_U, K - x) / a(n, K),   a(n, x) = C(n, x) exp(-n H(x / n)).
 
     This is the theorem of Begin, Germain, Laviolette and Roy (2014) with their divergence
-    kl(q, p) + u/m kl(r, p), times m, and T computed exactly. The left side grows with r >= q, so
-    bisection gives the largest r. J values of s are tried, each with delta / J.
+    kl(e_B, e) + n_U/n_B kl(e_U, e), times n_B, and xi computed exactly. The left side grows with
+    e_U >= e_B, so bisection gives the largest e_U. J values of s are tried, each with delta / J.
 
-    q needs no sampling. The logits of a node v are independent normals with means mu_c = F_v
-    Theta_L[:, c] and deviation t = s |F_v|. So its class y is predicted with probability
+    e_B needs no sampling. The logits of a node v are independent normals with means mu_c = F_v
+    Theta_AB[:, c] and deviation t = s |F_v|. So its class y is predicted with probability
 
         integral of phi(x) prod_{c != y} Phi((mu_y - mu_c) / t + x) dx.
 """
@@ -36,6 +37,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +48,8 @@ from scipy.special import entr, gammaln, log_softmax, logsumexp, ndtr, softmax
 
 from hoplite.config import TrainingConfig, check_number
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError, GraphError, HopliteError
+from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
+from hoplite.formatting import counted
 from hoplite.graph import Graph, Split
 from hoplite.io.convert import converted
 from hoplite.models.alignment import labels_in
@@ -69,10 +72,11 @@ class Certificate:
 
     Attributes
     ----------
-    unlabelled : u, the nodes that it speaks of
-    sample : nodes whose labels it was computed from: h test nodes, or the m nodes of B
+    unlabelled : number of nodes that it concerns: those outside the split, or the test nodes
+    sample : number of nodes whose labels it was computed from: n_T or n_B
     sample_error : the error on them
     error : the error on the unlabelled nodes, for graphs that do have their labels, else None
+    outside : whether it concerns the nodes outside the split
     """
 
     bound: float
@@ -81,13 +85,17 @@ class Certificate:
     sample: int
     sample_error: float
     error: float | None
+    outside: bool
 
     def sentence(self) -> str:
         """The statement in plain words."""
-        known = "" if self.error is None else f" (measured: {100 * self.error:.1f} %)"
+        nodes = f"{counted(self.unlabelled, 'node')} outside the split"
+        if not self.outside:
+            nodes = counted(self.unlabelled, "test node")
+        known = f" (true error, from their labels: {100 * (self.error or 0):.1f} %)"
         return (
-            f"with {100 * self.confidence:g} % confidence the error on the {self.unlabelled:,} "
-            f"unlabelled nodes is at most {100 * self.bound:.1f} %{known}"
+            f"with {100 * self.confidence:g} % confidence the error on the {nodes} is at most "
+            f"{100 * self.bound:.1f} %{'' if self.error is None else known}"
         )
 
 
@@ -97,7 +105,7 @@ class PacBayes(Certificate):
 
     Attributes
     ----------
-    divergence : ``|Theta_L - Theta_A|^2 / (2 s^2)``
+    divergence : ``|Theta_AB - Theta_A|^2 / (2 s^2)``
     spread : s
     """
 
@@ -124,8 +132,9 @@ def certify(
     model : TrainedModel
         One that predicts one class for each node.
     data : Graph, or a graph of another library
-        The graph of the training, with the same split. The certificates speak of the nodes in no
-        part of the split; PAC-Bayes speaks of the test nodes if there are no others.
+        The graph of the training, with the same split, whose parts are random draws from all nodes.
+        The certificates concern the nodes outside the split; if there are none, PAC-Bayes concerns
+        the test nodes.
     confidence : float, default 0.95
         Of each certificate.
     seed : int, default 0
@@ -139,6 +148,23 @@ def certify(
     ------
     HopliteError
         If both are refused.
+
+    Warns
+    -----
+    HopliteWarning
+        If all classes have as many training nodes, but not as many nodes: such a split is not a
+        random draw.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> graph = hoplite.io.synthetic(nodes=300, edges=900, features=8, classes=2, seed=1)
+    >>> order = np.random.default_rng(0).permutation(300)
+    >>> graph = graph.with_split(Split(order[:80], order[80:100], order[100:200]))
+    >>> model = hoplite.train(graph, "sgc", hops=2, lr=0.2, epochs=20).model
+    >>> found = hoplite.certify(model, graph)
+    >>> found.holdout.sample, found.holdout.unlabelled, found.holdout.bound < 0.5
+    (100, 100, True)
     """
     check_number("confidence", confidence, 0, 1, open_ends="lm")
     graph: Graph = converted(data, prepare=model).in_memory()
@@ -147,6 +173,7 @@ def certify(
             f"certificates are for nodes with one class each, but the model is for "
             f"{model.task.labels.task}."
         )
+    _check_draw(model, graph)
     found: dict[str, Any] = {}
     refusals: dict[str, str] = {}
     for name, method in (("holdout", holdout_certificate), ("pac_bayes", pac_bayes_certificate)):
@@ -189,6 +216,7 @@ def holdout_certificate(
         sample=sample,
         sample_error=errors / sample,
         error=float(wrong[rest].mean()) if (labels[rest] >= 0).all() else None,
+        outside=True,
     )
 
 
@@ -227,7 +255,8 @@ def pac_bayes_certificate(
     """
     split, labels = graph.split, labels_in(graph, model.class_names)
     rest = _unlabelled(split, graph.num_nodes)
-    rest = rest if rest.size else split.test
+    outside = bool(rest.size)
+    rest = rest if outside else split.test
     labelled = np.random.default_rng(seed).permutation(np.union1d(split.train, split.val))
     prior_nodes, sample = np.split(labelled, [len(labelled) // 2])
     if len(prior_nodes) < 4 or not rest.size:
@@ -245,7 +274,7 @@ def pac_bayes_certificate(
     m, total, norms = len(rows), len(rows) + len(rest), np.linalg.norm(features, axis=1)
     spreads = SPREADS / math.sqrt(features.shape[1])
     slack = math.log(transductive_constant(m, total) * len(spreads) / delta)
-    best = PacBayes(math.inf, 1 - delta, len(rest), m, 1.0, None, 0.0, 0.0)
+    best = PacBayes(math.inf, 1 - delta, len(rest), m, 1.0, None, outside, 0.0, 0.0)
     for centre in centres:
         logits = features @ centre
         for spread in spreads:
@@ -258,16 +287,16 @@ def pac_bayes_certificate(
                     noise = spread * norms[rest_rows]
                     error = float(gibbs_errors(logits[rest_rows], noise, known[rest_rows]).mean())
                 best = PacBayes(
-                    bound, 1 - delta, len(rest), m, risk, error, divergence, float(spread)
+                    bound, 1 - delta, len(rest), m, risk, error, outside, divergence, float(spread)
                 )
     return best
 
 
 def transductive_constant(m: int, total: int) -> float:
-    """T(m, N) = max_K sum_k a(m, k) a(N - m, K - k) / a(N, K).
+    """xi = max_K sum_x a(m, x) a(n - m, K - x) / a(n, K), m = n_B and n = ``total``.
 
     >>> round(transductive_constant(1, 2), 4)
-    2.0
+    4.0
     """
 
     def peaks(n: int) -> np.ndarray:
@@ -280,7 +309,7 @@ def transductive_constant(m: int, total: int) -> float:
 
 
 def largest_risk(risk: float, m: int, total: int, budget: float) -> float:
-    """The largest r >= q = ``risk`` with N H(p) - m H(q) - u H(r) <= ``budget``.
+    """The largest e_U >= e_B = ``risk`` with n H(e) - n_B H(e_B) - n_U H(e_U) <= ``budget``.
 
     >>> round(largest_risk(0.1, 50, 100, 0.0), 6), largest_risk(0.1, 50, 100, 100.0)
     (0.1, 1.0)
@@ -313,6 +342,23 @@ def gibbs_errors(logits: np.ndarray, deviations: np.ndarray, labels: np.ndarray)
 
 def _entropy(share: Any) -> Any:
     return entr(share) + entr(np.maximum(1 - share, 0))
+
+
+def _check_draw(model: TrainedModel, graph: Graph) -> None:
+    """Warn if the training nodes are balanced where the others are not."""
+    labels = labels_in(graph, model.class_names)
+    others = np.setdiff1d(np.flatnonzero(labels >= 0), graph.split.train)
+    drawn = np.bincount(labels[graph.split.train], minlength=model.num_classes)
+    left = np.bincount(labels[others], minlength=model.num_classes)
+    if drawn.max() <= 1.05 * drawn.min() and left.max() > 1.2 * left.min():
+        warnings.warn(
+            "all classes have equally many training nodes, but not equally many nodes, so the "
+            "split is not a random draw from all nodes: the PAC-Bayes bound does not hold, and the "
+            "bound from test nodes holds only if they are a random draw from all nodes that are "
+            "not for training or validation.",
+            HopliteWarning,
+            stacklevel=3,
+        )
 
 
 def _unlabelled(split: Split, nodes: int) -> np.ndarray:
