@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -207,13 +208,8 @@ def hyper(context: Context, hops: int = 10) -> Outcome:
         trainer = Trainer(context.load(dataset), "hlgc", gate=gate, hops=hops)
         case = f"{dataset}, hlgc, gate {gate}, {hops} hops"
         goals[case] = Goal.at_most(ms, "ms")
-        contestants.append(
-            Contestant(
-                case,
-                lambda trainer=trainer, epochs=epochs: trainer.epoch(epochs),
-                lambda trainer=trainer: trainer.epoch(1),
-            )
-        )
+        sample, warm_up = partial(trainer.epoch, epochs), partial(trainer.epoch, 1)
+        contestants.append(Contestant(case, sample, warm_up))
     samples = context.race(contestants, Effort(3, 4) if context.quick else Effort(5, 25))
     return Outcome([samples.figure(case, case, goal=goal) for case, goal in goals.items()])
 

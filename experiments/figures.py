@@ -74,6 +74,7 @@ def accuracy_figures(cells: Mapping[tuple[str, str], Any]) -> list[PageFigure]:
             [cell.paper.std for _, cell in known], symbol="circle-open", size=12, color="@muted",
         )  # fmt: skip
         labels = [NAMES[cell.entry.model] for cell in own]
+        rows = [[NAMES[cell.entry.model], str(cell.ours), str(cell.paper or "-")] for cell in own]
         found.append(
             PageFigure(
                 f"accuracy-{dataset}",
@@ -82,10 +83,7 @@ def accuracy_figures(cells: Mapping[tuple[str, str], Any]) -> list[PageFigure]:
                 [theirs, ours],
                 layout(axis("test accuracy, %"), _rows_axis(labels), hovermode="closest"),
                 ["model", "ours, %", "paper, %"],
-                [
-                    [label, str(cell.ours), str(cell.paper or "-")]
-                    for label, cell in zip(labels, own, strict=True)
-                ],
+                rows,
             )
         )
     return found
@@ -101,13 +99,9 @@ def curve_figures(results: Results) -> list[PageFigure]:
     values = sorted(v for one in curves for part in one.values() for v in part if v is not None)
     top = 1.25 * values[int(0.98 * (len(values) - 1))] if values else 1.0
     for i, (entry, own) in enumerate(zip(results.curves, curves, strict=True)):
+        stroke = {"color": color(entry.model), "width": 2.0}
         lines = [
-            curve(
-                label,
-                own[part],
-                {"color": color(entry.model), "dash": dash, "width": 2.0},
-                _key(entry),
-            )
+            curve(label, own[part], stroke | {"dash": dash}, _key(entry))
             for part, (label, dash) in PARTS.items()
         ]
         drawn = epochs(lines, "loss", longest=longest, top=top, best=entry.best_epoch)

@@ -16,19 +16,10 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import (
-    GCNConv,
-    GINConv,
-    GraphConv,
-    SAGEConv,
-    SortAggregation,
-    global_add_pool,
-    global_max_pool,
-    global_mean_pool,
-)
 
 from experiments.graphs import FOLDS, PAGE, load_fold, write_page
 from experiments.trainings import Report
@@ -43,7 +34,7 @@ WIDTH, EPOCHS, PATIENCE, BATCH, HOPS, SORTED = 32, 40, 10, 64, 4, 30
 
 def readout(x: Tensor, batch: Tensor) -> Tensor:
     """Mean, sum and maximum over the nodes of each graph, side by side."""
-    pools = (global_mean_pool, global_add_pool, global_max_pool)
+    pools = (pyg.global_mean_pool, pyg.global_add_pool, pyg.global_max_pool)
     return torch.cat([pool(x, batch) for pool in pools], dim=1)
 
 
@@ -85,7 +76,7 @@ class PolynomialConvolution(nn.Module):
 
     def __init__(self, inside: int, width: int, classes: int) -> None:
         super().__init__()
-        self.first, self.norm = GraphConv(inside, width), nn.BatchNorm1d(width)
+        self.first, self.norm = pyg.GraphConv(inside, width), nn.BatchNorm1d(width)
         self.maps = nn.ModuleList([nn.Linear((i + 1) * width, width) for i in range(HOPS)])
         self.second = nn.BatchNorm1d(HOPS * width)
         self.head = mlp(3 * HOPS * width, width, classes)
@@ -103,17 +94,19 @@ class GIN(nn.Module):
         super().__init__()
         sizes = [inside, *[width] * 4]
         self.layers = nn.ModuleList(
-            GINConv(nn.Sequential(nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU(), nn.Linear(b, b)))
+            pyg.GINConv(
+                nn.Sequential(nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU(), nn.Linear(b, b))
+            )
             for a, b in itertools.pairwise(sizes)
         )
         self.heads = nn.ModuleList([nn.Linear(size, classes) for size in sizes])
 
     def forward(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:
-        outputs = self.heads[0](global_add_pool(x, batch))
+        outputs = self.heads[0](pyg.global_add_pool(x, batch))
         for layer, head in zip(self.layers, list(self.heads)[1:], strict=True):
             x = functional.relu(layer(x, edges))
             outputs = outputs + functional.dropout(
-                head(global_add_pool(x, batch)), 0.5, self.training
+                head(pyg.global_add_pool(x, batch)), 0.5, self.training
             )
         return outputs
 
@@ -124,8 +117,8 @@ class DGCNN(nn.Module):
     def __init__(self, inside: int, width: int, classes: int) -> None:
         super().__init__()
         sizes = [inside, width, width, width, 1]
-        self.layers = nn.ModuleList(GCNConv(a, b) for a, b in itertools.pairwise(sizes))
-        self.sort, self.width = SortAggregation(SORTED), 3 * width + 1
+        self.layers = nn.ModuleList(pyg.GCNConv(a, b) for a, b in itertools.pairwise(sizes))
+        self.sort, self.width = pyg.SortAggregation(SORTED), 3 * width + 1
         self.convolve = nn.Conv1d(1, 16, self.width, self.width)
         self.head = mlp(16 * SORTED, 128, classes)
 
@@ -148,13 +141,13 @@ class ECC(nn.Module):
     def __init__(self, inside: int, width: int, classes: int) -> None:
         super().__init__()
         sizes = [inside, width, width]
-        self.layers = nn.ModuleList(SAGEConv(a, b) for a, b in itertools.pairwise(sizes))
+        self.layers = nn.ModuleList(pyg.SAGEConv(a, b) for a, b in itertools.pairwise(sizes))
         self.head = mlp(width, width, classes)
 
     def forward(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:
         for layer in self.layers:
             x = functional.relu(layer(x, edges))
-        return self.head(global_mean_pool(x, batch))
+        return self.head(pyg.global_mean_pool(x, batch))
 
 
 class DCNN(nn.Module):
@@ -168,7 +161,7 @@ class DCNN(nn.Module):
     def forward(self, x: Tensor, edges: Tensor, batch: Tensor) -> Tensor:
         hops = diffused(x, edges, HOPS, 1.0)
         found = [torch.tanh(w * hop) for w, hop in zip(self.weights, hops, strict=True)]
-        return self.head(global_mean_pool(torch.cat(found, dim=1), batch))
+        return self.head(pyg.global_mean_pool(torch.cat(found, dim=1), batch))
 
 
 NETS: dict[str, type[nn.Module]] = {

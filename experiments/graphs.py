@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.report import NOTHING, Section, Table, grid
+from experiments.report import NOTHING, Section, Table, fill_template, grid
 from experiments.trainings import Report
 from hoplite import DatasetError, set_num_threads
 from hoplite.errors import plural
@@ -132,8 +132,7 @@ def write_page(records: Sequence[dict[str, Any]], page: Path) -> str:
     both = [*others, *records] if nets else [*records, *others]
     atomic_write_text(path, json.dumps(both, indent=1) + "\n")
     tables = [f"{table.caption}\n\n{grid(table)}" for table in section(both).tables]
-    template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
-    text = template.format(tables="\n\n".join(tables))
+    text = fill_template(__file__, tables="\n\n".join(tables))
     atomic_write_text(page, text)
     return text
 

@@ -196,11 +196,8 @@ def _cells(plan: Plan, names: list[str], problem: Problem, graphs: Path | None) 
     cells = []
     for name in names:
         if plan.methods[name].takes(problem):
-            settings = [
-                one
-                for one in plan.settings(name, problem)
-                if problem.path(graphs, one.reading) is not None
-            ]
+            settings = plan.settings(name, problem)
+            settings = [one for one in settings if problem.path(graphs, one.reading) is not None]
             protocol = plan.protocol_of(problem)
             if settings:
                 cells.append(Cell(name, plan.methods[name], problem, protocol, settings))

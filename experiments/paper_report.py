@@ -13,6 +13,7 @@ from experiments.report import NOTHING, Report, Section, Table
 from experiments.results import CHECK, Accuracy, Results, Timing
 
 COLUMNS = ["model", *[NAMES[name] for name in DATASETS]]
+EVERY = ["model", "validation", "test", "grid", "configurations", "runs", "minutes", "command"]
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
 CHOSEN = {
     "validation": "settings chosen on the validation set",
@@ -138,26 +139,14 @@ def accuracy_table(results: Results, protocol: str) -> Table:
 
 def paper_report(results: Results, notes: str = "", more: Sequence[Section] = ()) -> Report:
     """The whole report; ``notes`` is Markdown written by hand, ``more`` are other experiments."""
+    compared = [_comparison(results)] if results.comparison else []
+    biased = [accuracy_table(results, "test"), _every(results, "test")]
+    times = [_timing(results)] if results.timing else []
     sections = [
         *_accuracy(results, notes),
-        Section(
-            "comparison",
-            "hLGC against LGC on random splits",
-            COMPARED,
-            tables=[_comparison(results)] if results.comparison else [],
-        ),
-        Section(
-            "biased",
-            f"Upper bound: {CHOSEN['test']}",
-            warning=BIASED,
-            tables=[accuracy_table(results, "test"), _every(results, "test")],
-        ),
-        Section(
-            "time",
-            "Milliseconds per epoch",
-            _busy(results),
-            tables=[_timing(results)] if results.timing else [],
-        ),
+        Section("comparison", "hLGC against LGC on random splits", COMPARED, tables=compared),
+        Section("biased", f"Upper bound: {CHOSEN['test']}", warning=BIASED, tables=biased),
+        Section("time", "Milliseconds per epoch", _busy(results), tables=times),
     ]
     for (name, title, text), draw in FIGURES.items():
         sections.append(Section(name, title, text, figures=draw(results)))
@@ -185,13 +174,9 @@ def _accuracy(results: Results, notes: str) -> list[Section]:
             cuts.setdefault(entry.cut, []).append(entry.name)
     smaller = [f"{', '.join(names)}: {reason}" for reason, names in cuts.items()]
     tables = [accuracy_table(results, "validation"), _every(results, "validation")]
+    drawn = figures.accuracy_figures(best_gates(results, "validation"))
     return [
-        Section(
-            "accuracy",
-            f"Accuracy, {how}",
-            figures=figures.accuracy_figures(best_gates(results, "validation")),
-            tables=tables,
-        ),
+        Section("accuracy", f"Accuracy, {how}", figures=drawn, tables=tables),
         Section("below", "More than 1.0 point below the paper", lines=below, markdown=notes),
         Section("cuts", "Searches smaller than the paper's grid", lines=smaller),
     ]
@@ -199,16 +184,6 @@ def _accuracy(results: Results, notes: str) -> list[Section]:
 
 def _every(results: Results, protocol: str) -> Table:
     """Every number, and the command that repeats it."""
-    columns = [
-        "model",
-        "validation",
-        "test",
-        "grid",
-        "configurations",
-        "runs",
-        "minutes",
-        "command",
-    ]
     rows = []
     for entry in results.of(protocol):
         val = entry.val_mean and Score.of_shares(entry.val_mean, entry.val_std)
@@ -218,7 +193,7 @@ def _every(results: Results, protocol: str) -> Table:
             [entry.name, str(val or NOTHING), str(Cell(entry).ours), entry.grid or NOTHING, *sizes,
              entry.command or NOTHING]
         )  # fmt: skip
-    return Table(f"Every number, {CHOSEN[protocol]}", columns, rows, folded=True)
+    return Table(f"Every number, {CHOSEN[protocol]}", EVERY, rows, folded=True)
 
 
 def _comparison(results: Results) -> Table:

@@ -209,18 +209,10 @@ def _kept(folder: Path, new: schema.Results, keeps: Callable[[Any], bool]) -> sc
     old = load_results(folder)
     if (old.kind, old.seeds) != (new.kind, new.seeds):
         raise ConfigError(f"{folder} has another run ({old.command}); give another folder.")
-
-    def others(entries: list[Any]) -> list[Any]:
-        return [entry for entry in entries if keeps(entry)]
-
-    return replace(
-        old,
-        accuracy=others(old.accuracy),
-        curves=others(old.curves),
-        coefficients=others(old.coefficients),
-        comparison=others(old.comparison),
-        spectrum=[replace(one, responses=others(one.responses)) for one in old.spectrum],
-    )
+    names = ("accuracy", "curves", "coefficients", "comparison")
+    others = {name: list(filter(keeps, getattr(old, name))) for name in names}
+    spectra = [replace(one, responses=list(filter(keeps, one.responses))) for one in old.spectrum]
+    return replace(old, **others, spectrum=spectra)
 
 
 def _quick(trainings: Trainings, jobs: list[Job], seeds: int) -> list[Chosen]:
@@ -259,15 +251,11 @@ def _searched(trainings: Trainings, job: Job, seeds: int) -> Chosen:
     biased = min(range(len(left)), key=lambda i: _by_test(scores[i]))
     (seen,) = trainings.run([job.training(left[best], range(seeds), details=True)])
     size = len(tried), runs, minutes
-    return Chosen(
-        job,
-        left[best],
-        seen,
-        [
-            accuracy(job, "validation", left[best], seen, *size),
-            accuracy(job, "test", left[biased], scores[biased], *size),
-        ],
-    )
+    entries = [
+        accuracy(job, "validation", left[best], seen, *size),
+        accuracy(job, "test", left[biased], scores[biased], *size),
+    ]
+    return Chosen(job, left[best], seen, entries)
 
 
 def _by_test(scores: Scores) -> tuple[int, float, float]:
@@ -372,15 +360,9 @@ def coefficients(chosen: list[Chosen]) -> list[schema.Coefficients]:
     for one in chosen:
         runs = aligned(one.details.coefficients)
         if one.job.model != "sgc" and len(runs):
-            found.append(
-                schema.Coefficients(
-                    **one.job.about,
-                    seeds=list(range(len(runs))),
-                    mean=runs.mean(axis=0).tolist(),
-                    std=runs.std(axis=0).tolist(),
-                    node_std=one.details.node_std or None,
-                )
-            )
+            values = {"mean": runs.mean(axis=0).tolist(), "std": runs.std(axis=0).tolist()}
+            values |= {"node_std": one.details.node_std or None, "seeds": list(range(len(runs)))}
+            found.append(schema.Coefficients(**one.job.about, **values))
     return found
 
 
@@ -434,12 +416,9 @@ def time_models(
         fixed = {**options, "epochs": count, "patience": count}
         return hoplite.train(graph, one.model, **fixed).ms_per_epoch / 1000
 
+    counts = {one.model: slow if one.model in SLOW else epochs for one in own}
     contestants = [
-        Contestant(
-            one.model,
-            partial(seconds, one, slow if one.model in SLOW else epochs),
-            partial(seconds, one, 2),
-        )
+        Contestant(one.model, partial(seconds, one, counts[one.model]), partial(seconds, one, 2))
         for one in own
     ]
     others = OtherPrograms()
