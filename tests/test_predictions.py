@@ -18,29 +18,22 @@ from hoplite.predictions import Order, predict_table, predictions, write_table
 N = 211
 
 
-def untidy(weighted=True, ids=True, seed=3):
+@pytest.fixture(scope="module")
+def graph():
     """Scattered splits, text ids, isolated nodes, weights."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(3)
     order = rng.permutation(N)
-    return Graph.from_edges(
+    made = Graph.from_edges(
         rng.integers(0, N - 9, (600, 2)),
         rng.standard_normal((N, 6)).astype(np.float32),
         np.where(rng.random(N) < 0.9, rng.integers(0, 3, N), -1),
-        weights=rng.uniform(0.1, 3, 600) if weighted else None,
+        weights=rng.uniform(0.1, 3, 600),
         class_names=["née", "b", "c,d"],
         feature_names=list("abcdef"),
-        node_ids=[f"n {i}" for i in order] if ids else None,
-    ), order
-
-
-def split(graph, order):
-    known = order[graph.labels[order] >= 0]
-    return graph.with_split(Split(train=known[:60], val=known[60:100], test=known[100:]))
-
-
-@pytest.fixture(scope="module")
-def graph():
-    return split(*untidy())
+        node_ids=[f"n {i}" for i in order],
+    )
+    known = order[made.labels[order] >= 0]
+    return made.with_split(Split(train=known[:60], val=known[60:100], test=known[100:]))
 
 
 @pytest.fixture(scope="module")
@@ -106,15 +99,7 @@ def test_the_command_writes_in_batches_and_within_the_memory(graph, store, tmp_p
 
 def test_probabilities_of_all_classes_and_the_split(graph, store, tmp_path):
     hard = ["id", 'a|"b"\n', "p_id"]
-    graph = Graph(
-        graph.adjacency,
-        graph.features,
-        graph.labels,
-        split=graph.split,
-        class_names=hard,
-        feature_names=graph.feature_names,
-        node_ids=graph.node_ids,
-    )
+    graph = graph.with_labels(graph.labels, hard).with_split(graph.split)
     store = hoplite.propagate(graph, tmp_path / "store", hops=2)
     trained = hoplite.train(graph, "lgc", hops=2, epochs=4).model
     columns = ["id", "predicted", "probability", "runner_up", "margin", "neighbours", "split"]

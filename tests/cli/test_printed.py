@@ -85,21 +85,8 @@ def tables(tmp_path):
 def test_hostile_names_are_only_text(tables, tmp_path, monkeypatch):
     model, node = tmp_path / "model\x1b[2J", f"0{HOSTILE[0]}"
     table, page = tmp_path / "t\x9b1m.csv", tmp_path / "p\x1b]0;x.html"
-    train = [
-        "train",
-        tables,
-        "--model",
-        "lgc",
-        "--epochs",
-        40,
-        "--lr",
-        1,
-        "--hops",
-        1,
-        "--folds",
-        0,
-    ]
-    train += ["--seeds", 1, "--out", model]
+    train = ["train", tables, "--model", "lgc", "--epochs", 40, "--lr", 1, "--hops", 1]
+    train += ["--folds", 0, "--seeds", 1, "--out", model]
     orders = [
         (0, train),
         (1, train),  # again: an error that names the folder

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import warnings
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -68,27 +67,19 @@ def test_every_method_has_its_figures(finished):
     assert table.figure("lgc", "cora-longer").config["epochs"] == 9
 
 
+@pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
 def test_a_figure_is_what_hoplite_trains(finished, graph_files):
     """The chosen setting, trained by hand on a public split, gives the same score."""
     table, _ = finished
     one = table.figure("lgc", "texas")
     graph = hoplite.load(graph_files / "texas.npz", split=3)
-    with _quiet():
-        result = hoplite.train(graph, "lgc", seeds=[3], **one.config)
+    result = hoplite.train(graph, "lgc", seeds=[3], **one.config)
     assert result.test_accuracy == pytest.approx(one.test[3])
     assert result.val_accuracy == pytest.approx(one.val[3])
     auc = table.figure("lgc", "tolokers")
     graph = hoplite.load(graph_files / "tolokers.npz", split=0, scale="standard")
-    with _quiet():
-        run = hoplite.train(graph, "lgc", seeds=[0], **auc.config).runs[0]
+    run = hoplite.train(graph, "lgc", seeds=[0], **auc.config).runs[0]
     assert run.test_metrics["roc_auc"] == pytest.approx(auc.test[0])
-
-
-@contextmanager
-def _quiet():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hoplite.HopliteWarning)
-        yield
 
 
 def test_searches_do_not_read_the_test_set(methods, tmp_path, trained):

@@ -46,10 +46,6 @@ def untrained(config, graph, seed=0, classes=("a", "b", "c"), names=None):
     return TrainedModel(config, weights, graph.num_features, tuple(classes), names, **facts)
 
 
-def isolated_node(graph):
-    return int(np.flatnonzero(np.diff(graph.adjacency.indptr) == 0)[0])
-
-
 def check_sums(found, logit, tolerance):
     """Everything adds up to the logit, and every pair to its two singles."""
     scale = abs(logit) + np.abs(found.hop_node).sum() + abs(found.constant)
@@ -170,18 +166,6 @@ def check_neighbourhood(graph, found):
     for one in drawn["nodes"][1:]:  # each one has a neighbour that is one step nearer
         near = graph.adjacency[[one["index"]]].indices
         assert min(far.get(u, 99) for u in near) == one["distance"] - 1
-
-
-def test_dictionary_of_an_isolated_node(graphs):
-    graph = graphs()
-    trained = untrained(model_config("sgc", 2, "adjacency"), graph)
-    node = isolated_node(graph)
-    explanation = explain(trained, graph, graph.node_ids[node], "b")
-    found = explanation.to_dict()
-    assert found["nodes"] == {"top": [], "others": 0, "rest": 0.0}
-    assert found["node_features"] == []
-    assert explanation.node_feature.shape == (12, 5)
-    assert [one["index"] for one in found["neighbourhood"]["nodes"]] == [node]
 
 
 def test_ids_may_be_numbers_or_their_texts(graphs):

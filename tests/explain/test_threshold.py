@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests import untidy
 from tests.examples import examples
 
-from hoplite import Graph, TrainedModel, load, model_config, train
-from hoplite.explain import Explainer, explain
+from hoplite import Graph, TrainedModel, model_config
+from hoplite.explain import Explainer
 from hoplite.explain.rendering import addends, contribution_bars, margin_table
 from hoplite.models import build_model
 
@@ -17,15 +17,9 @@ def two_classes(drawn: Graph) -> Graph:
     """The graph with the classes no and yes, which is rare, and text ids in no order."""
     n = drawn.num_nodes
     ids = [f"p{i}" for i in np.random.default_rng(n).permutation(n)]
-    return Graph(
-        drawn.adjacency,
-        drawn.features,
-        np.where(drawn.labels < 0, -1, drawn.labels > 0),
-        split=drawn.split,
-        class_names=("no", "yes"),
-        node_ids=ids,
-        name="people",
-    )
+    labels = np.where(drawn.labels < 0, -1, drawn.labels > 0)
+    graph = drawn.with_labels(labels, ("no", "yes")).with_split(drawn.split)
+    return graph.with_node_ids(ids)
 
 
 def decided(graph, config, threshold, temperature=1.0, shares=(0.9, 0.1), seed=0) -> TrainedModel:
@@ -88,56 +82,13 @@ def test_the_parts_are_the_margin_of_the_decision(
         assert explainer.explain(graph.node_ids[node]).class_ == ("no", "yes")[wanted]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Tables: uneven classes, gaps, text ids in no order, isolated nodes, loops and doubles,
-    weights over magnitudes."""
-    folder = tmp_path_factory.mktemp("threshold") / "people"
-    folder.mkdir()
-    rng = np.random.default_rng(8)
-    ids = [f"p{i}" for i in rng.permutation(200)]
-    income = rng.normal(0, 1, 200)
-    labels = np.where(income + rng.normal(0, 0.8, 200) > 1.6, "yes", "no")
-    rows = [
-        f"{name},{'' if rng.random() < 0.1 else round(x, 3)},{rng.choice(['Ulm', 'Bonn'])},{label}"
-        for name, x, label in zip(ids, income, labels, strict=True)
-    ]
-    (folder / "nodes.csv").write_text("\n".join(["id,income,town,label", *rows]) + "\n")
-    links = [
-        f"{ids[a]},{ids[b]},{10 ** rng.uniform(-2, 2):.3g}"
-        for a, b in rng.integers(0, 193, (320, 2))
-    ]
-    (folder / "edges.csv").write_text("\n".join(["source,target,weight", *links]) + "\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def people(folder) -> Graph:
-    return load(folder)  # a split scattered over the nodes
-
-
-@pytest.fixture(scope="module")
-def models(people):
-    options = {"hops": 2, "epochs": 60, "bias": True, "dropout": 0.0, "seeds": 1}
-    plain = train(people, "lgc", **options).model
-    moved = train(people, "lgc", threshold="balanced", **options).model
-    assert moved.task.chosen_threshold is not None
-    return plain, moved
-
-
-def kinds(model, graph):
-    """Nodes: of the rare class though it is not the more probable one; and of the other."""
-    predicted, shares = model.predict(graph), model.predict_proba(graph)
-    rare, _ = model.task.chosen_threshold
-    inside = np.flatnonzero((predicted == rare) & (shares[:, rare] < 0.5))[0]
-    return graph.node_ids[inside], graph.node_ids[np.flatnonzero(predicted != rare)[0]]
-
-
 @pytest.mark.parametrize("by", ["hops", "nodes", "features"])
-def test_tables_and_bars_have_the_threshold(people, models, by):
-    _, model = models
-    for node in kinds(model, people):
-        values = explain(model, people, node).summary(2)
+def test_tables_and_bars_have_the_threshold(graphs, by):
+    graph = two_classes(graphs(n=30))
+    explainer = Explainer(decided(graph, model_config("lgc", 2, bias=True), 0.1), graph)
+    summaries = [explainer.explain(node).summary(2) for node in graph.node_ids]
+    assert {values.node.predicted for values in summaries} == {"no", "yes"}
+    for values in summaries:
         parts = addends(values, by)
         assert [part.name for part in parts[-2:]] == ["constant", "threshold"]
         total = sum(part.contribution for part in parts)

@@ -19,7 +19,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.commands import hoplite as run
 from tests.workbooks import write_workbook
 
 import hoplite
@@ -142,16 +141,6 @@ def test_every_source_gives_the_same_graph_and_training(tmp_path, frames, expect
     source = SOURCES[name](tmp_path, frames)
     check_same(hoplite.open_data(source), expected)
     np.testing.assert_array_equal(trained_logits(source, expected), logits)
-
-
-def test_train_on_a_database_file(tmp_path, frames):
-    as_duckdb(tmp_path, frames)
-    words = ["bank.duckdb", "--epochs", "3", "--out", "model", "--json"]
-    done = run("train", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    done = run("predict", "model", "bank.duckdb", "--out", "p.csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "p.csv").read_text().startswith("id,predicted")
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])

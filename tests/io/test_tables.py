@@ -236,15 +236,11 @@ def test_csv_and_parquet_give_the_same_graph(data, tmp_path_factory):
 def store(table, path):
     if path.suffix == ".parquet":
         types = {"source": None, "target": None, "weight": pa.float64()}
-        pq.write_table(
-            pa.table(
-                {
-                    k: pa.array(v, types.get(k)) if v else pa.array(v, pa.string())
-                    for k, v in table.items()
-                }
-            ),
-            path,
-        )
+        columns = {
+            name: pa.array(values, types.get(name) if values else pa.string())
+            for name, values in table.items()
+        }
+        pq.write_table(pa.table(columns), path)
         return
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

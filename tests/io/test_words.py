@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
-from tests.commands import hoplite as command
 
 import hoplite
 from hoplite import ConfigError, DatasetError, HopliteWarning, TrainedModel
@@ -157,19 +156,10 @@ def test_keys_and_texts_that_share_no_word_are_left_out():
         hoplite.load((nodes, edges))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("words")
+def test_a_saved_model_prepares_new_nodes_with_its_own_terms(tmp_path):
     nodes, edges = tables()
-    data = write(folder / "data", nodes, edges)
-    result = hoplite.train(str(data), "sgc", hops=1, epochs=30, dropout=0.0)
-    result.model.save(folder / "model")
-    return folder, nodes, edges
-
-
-def test_a_saved_model_prepares_new_nodes_with_its_own_terms(trained, tmp_path):
-    folder, nodes, edges = trained
-    model = TrainedModel.load(folder / "model")
+    trained = hoplite.train((nodes, edges), "sgc", hops=1, epochs=30, dropout=0.0).model
+    model = TrainedModel.load(trained.save(tmp_path / "model"))
     column = model.preparation.fitted[-1]
     assert isinstance(column, WordsColumn)
     assert column.name == NAME
@@ -188,15 +178,6 @@ def test_a_saved_model_prepares_new_nodes_with_its_own_terms(trained, tmp_path):
     assert sp.issparse(grown.features)
     np.testing.assert_allclose(grown.features[-3:, 1:].toarray(), expected, atol=1e-6)
     assert not expected[1:].any()
-    whole = hoplite.load((pd.concat([nodes, new]), pd.concat([edges, links])), prepare=model)
-    added = write(tmp_path / "new", new, links)
-    out = tmp_path / "p.csv"
-    run = command("predict", folder / "model", folder / "data", "--add", added, "--out", out)
-    assert run.returncode == 0, run.stderr
-    table = pd.read_csv(out)
-    assert table["id"].tolist() == ["x", "y", "z"]
-    expected = hoplite.predict_table(model, whole)["probability"][-3:]
-    np.testing.assert_allclose(table["probability"], expected, atol=1e-6)
 
 
 def test_graphs_on_disk_have_words_only_if_they_are_named(tmp_path):

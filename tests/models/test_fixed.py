@@ -10,9 +10,7 @@ from tests.examples import examples
 import hoplite
 from hoplite import Graph
 from hoplite.engine.propagation import Propagation
-from hoplite.explain import explain
 from hoplite.models import MODELS, LinearModel, build_model, model_config
-from hoplite.store import propagate
 
 FIXED = ["s2gc", "ppr", "heat", "dgc"]
 
@@ -81,30 +79,6 @@ def test_equal_to_their_definitions(dense, problem):
     every = built.all_coefficients(weights)
     total = sum(c * power for c, power in zip(every, powers, strict=True))
     np.testing.assert_allclose(total, wanted, atol=1e-9)
-
-
-OWN = {"s2gc": {"alpha": 0.2}, "ppr": {"alpha": 0.2}, "heat": {"time": 1.5}, "dgc": {"time": 1.5}}
-
-
-@pytest.mark.parametrize("model", FIXED)
-def test_trained_saved_stored_and_explained(graphs, tmp_path, model):
-    graph = graphs(n=80, d=7, dtype=np.float32, density=0.1)
-    options = {"hops": 3, "dropout": 0, "epochs": 12, "lr": 0.1, "bias": True, **OWN[model]}
-    orders = [
-        hoplite.train(graph, model, order=order, **options).model
-        for order in ("hops-first", "weights-first")
-    ]
-    np.testing.assert_allclose(orders[0].logits(graph), orders[1].logits(graph), atol=2e-4)
-    store = propagate(graph, tmp_path / "store", hops=3)
-    stored = hoplite.train(store, model, **options | {"hops": 3}).model
-    np.testing.assert_allclose(stored.logits(store), orders[0].logits(graph), atol=2e-4)
-    batched = hoplite.train(graph, model, batch=5, **options).model
-    assert np.isfinite(batched.logits(graph)).all()
-    read = hoplite.TrainedModel.load(orders[0].save(tmp_path / "model"))
-    assert read.config == orders[0].config
-    np.testing.assert_array_equal(read.logits(graph), orders[0].logits(graph))
-    found = explain(read, graph, graph.node_ids[5])
-    assert found.by_hop.sum() + found.constant == pytest.approx(found.margin, abs=1e-6)
 
 
 def test_many_steps_cost_few_hops():

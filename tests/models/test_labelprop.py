@@ -109,16 +109,8 @@ def test_nodes_that_arrive_later_are_behind_and_have_no_label(dense):
     ends = rng.integers(0, 20, (40, 2))
     edges = pa.table({"source": [ids[a] for a, _ in ends], "target": [ids[b] for _, b in ends]})
     graph = hoplite.io.from_frames(nodes, edges)
-    graph = Graph(
-        graph.adjacency,
-        graph.features,
-        graph.labels,
-        split=Split(np.flatnonzero(graph.labels >= 0)[:9], np.flatnonzero(graph.labels >= 0)[9:]),
-        class_names=graph.class_names,
-        feature_names=graph.feature_names,
-        node_ids=graph.node_ids,
-        preparation=graph.preparation,
-    )
+    known = np.flatnonzero(graph.labels >= 0)
+    graph = graph.with_split(Split(known[:9], known[9:]))
     model = hoplite.train(graph, "labelprop", hops=6, alpha=0.6).model
     new = pa.table({"id": ids[20:], "age": rng.normal(size=5)})
     more = pa.table({"source": ids[20:24], "target": [ids[0], ids[20], ids[1], ids[2]]})

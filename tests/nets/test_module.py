@@ -278,6 +278,15 @@ def test_modules_that_fail_are_told_in_a_sentence(graphs):
             super().__init__(in_channels, out_channels)
             self.register_buffer("places", torch.tensor([2**40]))
 
+    class Frozen(Plain):
+        def __init__(self, in_channels, out_channels):
+            super().__init__(in_channels, out_channels)
+            self.requires_grad_(False)
+
+    class Detached(Plain):
+        def forward(self, x, edge_index):
+            return self.map(x).detach()
+
     graph = graphs(n=30, d=5)
     for kind, sentence in (
         (Wide, r"Wide returned \(30, 5\) for 30 nodes and 3 outputs; its forward must give"),
@@ -286,6 +295,8 @@ def test_modules_that_fail_are_told_in_a_sentence(graphs):
         (Lazy, "Lazy cannot be made"),
         (Structured, "Structured cannot be evaluated"),
         (Large, "the buffer 'places' of Large holds whole numbers beyond"),
+        (Frozen, "no parameter that can be trained"),
+        (Detached, "outputs of Detached have no gradient"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             train(graph, kind, epochs=2)
@@ -309,29 +320,3 @@ def test_modules_that_keep_edges_see_one_graph_each(graphs):
     for graph in (one, other, one):
         found = model.logits(weights, Propagation(graph))
         np.testing.assert_allclose(found, by_hand(Cached(5, 3), weights, graph), atol=1e-10)
-
-
-class Empty(Plain):
-    """It has nothing to learn."""
-
-    def __init__(self, in_channels, out_channels):
-        super().__init__(in_channels, out_channels)
-        self.requires_grad_(False)
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
-def test_a_module_must_have_something_to_learn(graphs, optimizer):
-    with pytest.raises(ConfigError, match="no parameter that can be trained"):
-        train(graphs(), Empty, optimizer=optimizer, epochs=2)
-
-
-def test_outputs_without_a_gradient_are_an_error(graphs):
-    class Detached(nn.Linear):
-        def __init__(self, in_channels, out_channels):
-            super().__init__(in_channels, out_channels)
-
-        def forward(self, x, edge_index):
-            return super().forward(x).detach()
-
-    with pytest.raises(ConfigError, match="outputs of Detached have no gradient"):
-        train(graphs(n=30, d=4), Detached, epochs=2)

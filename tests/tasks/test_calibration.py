@@ -12,7 +12,7 @@ from tests.examples import examples
 from tests.training.scattered import scattered_graph
 from tests.untidy import SEEDS
 
-from hoplite import HopFeatures, LGCClassifier, train
+from hoplite import HopFeatures, train
 from hoplite.models.trained import TrainedModel
 from hoplite.predictions import predict_table
 from hoplite.tasks import find_task
@@ -106,10 +106,7 @@ def test_a_calibrated_model(tmp_path):
         calibration_error(graph.labels[val], model.predict_proba(graph)[val]), abs=1e-6
     )
     assert plain.best_run.calibration is None
-    pairs = [(part, graph.labels[part]) for part in (graph.split.train, val)]
     hops = HopFeatures(graph, hops=2, stack=True).fit_transform(np.arange(graph.num_nodes))
     arrays = model.to_arrays()
     exported = hops @ arrays["weight"] + arrays["bias"]
     np.testing.assert_allclose(softmax(exported, axis=1), expected, atol=1e-5)
-    fitted = LGCClassifier(graph, calibrate=True, **OPTIONS).fit(*pairs[0], validation=pairs[1])
-    assert fitted.model_.task.temperature > 0

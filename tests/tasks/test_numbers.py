@@ -5,7 +5,7 @@ import pytest
 from sklearn import metrics
 from sklearn.dummy import DummyRegressor
 
-from hoplite import Graph, LGCRegressor, Split, train
+from hoplite import Graph, Split, train
 from hoplite.engine.propagation import Propagation
 
 OPTIONS = {"hops": 2, "bias": True, "dropout": 0, "epochs": 120, "lr": 0.1, "weight_decay": 1e-4}
@@ -55,9 +55,3 @@ def test_figures_and_baseline_are_those_of_scikit_learn(priced):
     assert summary["test_r2_mean"] == pytest.approx(result.metrics()["r2"].mean)
     assert "r2: validation 0.9" in repr(result)
     assert "task=regression" in repr(priced)
-    nodes = split.train
-    fitted = LGCRegressor(priced, **OPTIONS).fit(
-        nodes, labels[nodes], validation=(split.val, labels[split.val])
-    )
-    same = train(priced, "lgc", **OPTIONS).model
-    np.testing.assert_allclose(fitted.predict(split.test), same.predict(priced)[split.test])

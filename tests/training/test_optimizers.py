@@ -92,21 +92,15 @@ def test_adam_equals_torch(name, dtype, rtol):
     assert all(value.dtype == dtype for value in ours.values())
 
 
-def both_lbfgs(problem, config, steps, dtype=np.float64, filters=()):
+def both_lbfgs(problem, config, steps):
     """Weights after every step, of ours and torch's, and the losses of every evaluation."""
     loss, start = PROBLEMS[problem]
-    ours = {key: value.astype(dtype) for key, value in start.items()}
-    theirs = {
-        key: torch.tensor(value.astype(dtype), requires_grad=True) for key, value in start.items()
-    }
-    optimizer = LBFGS(ours, config, filters)
+    ours = {key: value.copy() for key, value in start.items()}
+    theirs = {key: torch.tensor(value, requires_grad=True) for key, value in start.items()}
+    optimizer = LBFGS(ours, config)
     peer = torch.optim.LBFGS(
         list(theirs.values()), config.lr, max_iter=20, line_search_fn="strong_wolfe"
     )
-    decays = {
-        key: config.weight_decay * (config.filter_decay_factor if key in filters else 1)
-        for key in start
-    }
     seen, expected = [], []
 
     def closure():
@@ -118,7 +112,8 @@ def both_lbfgs(problem, config, steps, dtype=np.float64, filters=()):
         peer.zero_grad()
         plain = loss(theirs)
         expected.append(plain.item())
-        total = plain + sum(decays[key] / 2 * theirs[key].square().sum() for key in theirs)
+        squares = sum(value.square().sum() for value in theirs.values())
+        total = plain + config.weight_decay / 2 * squares
         total.backward()
         return total
 

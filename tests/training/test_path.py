@@ -31,6 +31,12 @@ def columns_of(graph, model, **options):
     return np.concatenate(list(hops), axis=1)
 
 
+def standardized(columns):
+    """Mean 0 and deviation 1; what is constant keeps its deviation."""
+    mean, deviation = columns.mean(axis=0), columns.std(axis=0)
+    return (columns - mean) / np.where(deviation > 1e-6 * np.abs(mean), deviation, 1.0)
+
+
 def untidy(*, sparse, seed=0):
     """120 nodes with weights, isolated ones, scattered parts, uneven classes and columns."""
     rng = np.random.default_rng(seed)
@@ -62,11 +68,7 @@ def test_each_penalty_is_scikit_learns_optimum(exact, model, sparse):
     result = hoplite.train(graph, model, hops=2)
     run, train = result.best_run, graph.split.train
     columns = columns_of(graph, model, hops=2)
-    scaled, mean, deviation = columns, 0.0, 1.0
-    if not sparse:
-        mean, deviation = columns.mean(axis=0), columns.std(axis=0)
-        deviation = np.where(deviation > 1e-6 * np.abs(mean), deviation, 1.0)
-        scaled = (columns - mean) / deviation
+    scaled = columns if sparse else standardized(columns)
     penalty = penalty_of(scaled, run.best_epoch)
     judge = LogisticRegression(C=1 / (penalty * len(train)), **LIKE_SKLEARN)
     judge.fit(scaled, graph.labels[train])
@@ -86,9 +88,7 @@ def test_a_regression_is_ridge_regression(exact):
     result = hoplite.train(graph, "blocks", hops=1)
     train, run = graph.split.train, result.best_run
     columns = columns_of(graph, "blocks", hops=1)
-    deviation = columns.std(axis=0)
-    deviation = np.where(deviation > 1e-6 * np.abs(columns.mean(axis=0)), deviation, 1.0)
-    scaled = (columns - columns.mean(axis=0)) / deviation
+    scaled = standardized(columns)
     penalty = penalty_of(scaled, run.best_epoch)
     judge = Ridge(alpha=penalty * len(train) / 2).fit(scaled, numbers[train])
     found = result.model.predict(graph)[train]
@@ -149,9 +149,7 @@ def test_a_refit_is_the_optimum_of_all_labels(exact):
     both = np.union1d(graph.split.train, graph.split.val)
     whole = graph.with_split(hoplite.Split(train=both))
     columns = columns_of(whole, "blocks", hops=1)
-    deviation = columns.std(axis=0)
-    deviation = np.where(deviation > 1e-6 * np.abs(columns.mean(axis=0)), deviation, 1.0)
-    scaled = (columns - columns.mean(axis=0)) / deviation
+    scaled = standardized(columns)
     penalty = penalty_of(scaled, result.best_run.best_epoch)
     judge = LogisticRegression(C=1 / (penalty * len(both)), **LIKE_SKLEARN)
     judge.fit(scaled, graph.labels[both])

@@ -4,15 +4,11 @@ import dataclasses
 import sys
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import csv
 
 import hoplite
-from hoplite import ConfigError, Graph, Split, TrainedModel
+from hoplite import ConfigError, Split
 from hoplite.models import find_model
-from hoplite.predictions import predict_table
-from hoplite.store import propagate
 from hoplite.training.runs import time_limit
 
 OPTIONS = {"hops": 3, "epochs": 30, "lr": 0.1, "dropout": 0.3, "weight_decay": 1e-3}
@@ -21,13 +17,8 @@ OPTIONS = {"hops": 3, "epochs": 30, "lr": 0.1, "dropout": 0.3, "weight_decay": 1
 def both_parts(graph):
     """The graph with the validation nodes among the training nodes."""
     split = graph.split
-    return Graph(
-        graph.adjacency,
-        graph.features,
-        graph.labels,
-        split=Split(np.concatenate([split.train, split.val]), [], split.test),
-        node_ids=graph.node_ids,
-    )
+    both = np.concatenate([split.train, split.val])
+    return graph.with_split(Split(both, [], split.test))
 
 
 @pytest.mark.parametrize(
@@ -89,32 +80,6 @@ def test_prediction_sets_use_the_scores_of_the_model_before(graphs):
     np.testing.assert_array_equal(model.prediction_sets(graph, 0.7), wanted)
 
 
-def test_tables_of_many_labels_have_prediction_sets(tmp_path):
-    """One fold of more than 10,000 labels is held out; all of them train the model."""
-    rng = np.random.default_rng(0)
-    n, unknown = 10_600, 500
-    x = rng.standard_normal((n, 2))
-    labels = np.where(x[:, 0] + rng.standard_normal(n) > 0, "high", "low").astype(object)
-    table = pa.table({"id": np.arange(n), "a": x[:, 0], "b": x[:, 1]})
-    hidden = pa.array(labels, mask=np.arange(n) < unknown)
-    ends = rng.integers(0, n, (2, n))
-    folder = tmp_path / "tables"
-    folder.mkdir()
-    csv.write_csv(table.append_column("label", hidden), folder / "nodes.csv")
-    csv.write_csv(pa.table({"source": ends[0], "target": ends[1]}), folder / "edges.csv")
-    result = hoplite.train(folder)
-    assert result.training_config.refit
-    assert result.held_out > 2000
-    model = TrainedModel.load(result.model.save(tmp_path / "model"))
-    data = hoplite.open_data(folder, prepare=model)
-    sets = predict_table(model, data, coverage=0.9, unlabelled=True)["set"]
-    covered = np.mean(
-        [one in text.split("|") for one, text in zip(labels[:unknown], sets, strict=True)]
-    )
-    assert 0.86 < covered < 0.94
-    assert np.mean(["|" in text for text in sets]) > 0.1
-
-
 def test_label_propagation_and_correct_and_smooth_have_both_labels(graphs):
     graph = graphs(n=60, seed=2)
     split = graph.split
@@ -137,19 +102,6 @@ def test_label_propagation_and_correct_and_smooth_have_both_labels(graphs):
         found = run.model.logits(graph)[split.test].argmax(axis=1)
         assert run.test_accuracy == (found == graph.labels[split.test]).mean()
     assert seen
-
-
-def test_from_a_store_as_from_the_graph(graphs, tmp_path):
-    graph = graphs(n=50, seed=4, dtype=np.float32)
-    store = propagate(graph, tmp_path / "store", hops=2)
-    options = {"epochs": 20, "lr": 0.1, "seeds": 3, "refit": True}
-    stored = hoplite.train(store, "sgc", **options)
-    result = hoplite.train(graph, "sgc", hops=2, dropout=0.0, **options)
-    for one, other in zip(stored.runs, result.runs, strict=True):
-        assert one.scores == other.scores
-        np.testing.assert_allclose(
-            one.model.weights["theta"], other.model.weights["theta"], atol=1e-5
-        )
 
 
 @pytest.mark.parametrize("option", ["refit", "correct_smooth", "calibrate"])

@@ -259,16 +259,6 @@ def test_rows_and_chunks_in_any_order(graph, store, kept, monkeypatch):
     assert next(iter(source.chunks(None, [0])))[1].shape[1] < 90
 
 
-def test_train_takes_a_store_or_its_path(graph, store):
-    options = {"optimizer": "lbfgs", "epochs": 3, "lr": 1, "standardize": True, "bias": True}
-    found = hoplite.train(str(store.folder), "lgc", **options)
-    other = hoplite.train(graph, "lgc", hops=3, dropout=0, **options)
-    assert (found.model_config.hops, found.training_config.dropout) == (3, 0)
-    assert found.test_accuracy == other.test_accuracy
-    assert found.summary()["split"] == other.summary()["split"]
-    np.testing.assert_allclose(found.model.logits(graph), other.model.logits(graph), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
