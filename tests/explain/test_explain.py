@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite import (
-    Graph,
-    GraphError,
-    TrainedModel,
-    train,
-)
+from hoplite import Graph, GraphError, TrainedModel, train
 from hoplite.bases import EXAMPLES
 from hoplite.explain import Explainer, explain
 from hoplite.models import build_model, model_config

@@ -6,12 +6,7 @@ import msgspec
 import pytest
 
 from hoplite.explain import Summary
-from hoplite.explain.rendering import (
-    contribution_bars,
-    explanation_page,
-    margin_table,
-    positions,
-)
+from hoplite.explain.rendering import contribution_bars, explanation_page, margin_table, positions
 from hoplite.explain.summary import (
     Changes,
     EdgeFlip,

@@ -11,6 +11,7 @@ from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
 from hoplite.nets.view import GraphView, HopView
 from hoplite.store import propagate
+from hoplite.training import stored
 
 GATES = ("node", "class", "feature")
 ROWS = np.array([11, 3, 29, 3])
@@ -121,7 +122,8 @@ def test_hop_features_are_enough(graphs, gate, hops_first):
 
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("options", [{}, {"standardize": True, "bias": True}, {"batch": 5}])
-def test_a_store_trains_as_the_graph(graphs, tmp_path, gate, options):
+def test_a_store_trains_as_the_graph(graphs, tmp_path, monkeypatch, gate, options):
+    monkeypatch.setattr(stored, "RANGE_NUMBERS", 4 * 3 * 7)  # chunks of 4 rows of 3 hops
     graph = graphs(n=60, d=7, dtype=np.float32)
     store = propagate(graph, tmp_path / "store", hops=2)
     own = {"gate": gate, "hops": 2, "dropout": 0.0, "epochs": 5, "lr": 0.02, "seeds": [3]}

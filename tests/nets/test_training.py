@@ -124,52 +124,6 @@ def test_a_batch_is_a_part_of_the_training_nodes(graphs):
         np.testing.assert_allclose(summed, value, atol=1e-12, err_msg=name)
 
 
-class FewRows:
-    """Hop features in memory that come a few rows at a time, as from files."""
-
-    def __init__(self, source):
-        self.num_nodes, self.dtype = source.num_nodes, source.dtype
-        self.hops, self.basis = source.hops, source.basis
-        self._hops = source.hop_features()
-
-    def chunks(self, nodes, hops):
-        count = self.num_nodes if nodes is None else len(nodes)
-        for start in range(0, count, 4):
-            part = slice(start, min(start + 4, count))
-            rows = np.arange(count)[part] if nodes is None else nodes[part]
-            yield part, self.rows(rows, hops)
-
-    def rows(self, nodes, hops):
-        rows = np.array(self._hops[hops][:, nodes])
-        rows.flags.writeable = False
-        return rows
-
-
-@pytest.mark.parametrize("gate", ["node", "class", "feature"])
-@pytest.mark.parametrize("standardize", [False, True])
-def test_rows_that_come_in_chunks(graphs, gate, standardize):
-    graph = graphs(n=50, d=6)
-    config = model_config("hlgc", gate=gate, hops=2, bias=True, standardize=standardize)
-    model, training = build_model(config, 6, 3), TrainingConfig(dropout=0.0)
-    problem = problem_of(graph, config)
-    objective = model.objective(problem, training, 1)
-    stored = Problem(FewRows(problem.source), problem.task, problem.parts)
-    in_chunks = model.objective(stored, training, 1)
-    (loss, tally), gradients = objective.gradient(0)
-    measured, found = in_chunks.gradient(0)
-    assert measured.loss == pytest.approx(loss, rel=1e-12)
-    np.testing.assert_array_equal(measured.tally, tally)
-    for name, value in gradients.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
-    for name, logits in objective.outputs(1).items():
-        np.testing.assert_allclose(in_chunks.outputs(1)[name], logits, atol=1e-12)
-    if not standardize:
-        batch = np.array([5, 0, 3])
-        expected, found = objective.gradient(0, batch)[1], in_chunks.gradient(0, batch)[1]
-        for name, value in expected.items():
-            np.testing.assert_allclose(found[name], value, atol=1e-12, err_msg=name)
-
-
 @pytest.mark.parametrize("options", MODELS, ids=lambda one: one.get("gate", one["model"]))
 def test_the_same_seed_gives_the_same_bits(graphs, options):
     graph = graphs(n=60, d=8, dtype=np.float32, sparse=True)

@@ -247,11 +247,8 @@ def test_labels_and_split_of_new_nodes(tmp_path):
     new = node(label=["a"], split=["test"])
     store = update_store((new, None), tmp_path / "s")
     assert store.labels.tolist() == [0, 0, -1, -1, 0]
-    assert [part.tolist() for part in (store.split.train, store.split.val, store.split.test)] == [
-        [0],
-        [1],
-        [4],
-    ]
+    parts = store.split.train, store.split.val, store.split.test
+    assert [part.tolist() for part in parts] == [[0], [1], [4]]
 
 
 @pytest.mark.parametrize(

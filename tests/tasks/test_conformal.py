@@ -69,9 +69,7 @@ def test_coverage_of_nodes_like_those_of_validation(ties):
 def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
     graph = scattered_graph()
     names = ["a|b", "c\\", "d", "e", "f"][: graph.num_classes]
-    graph = hoplite.Graph(
-        graph.adjacency, graph.features, graph.labels, split=graph.split, class_names=names
-    )
+    graph = graph.with_labels(graph.labels, names).with_split(graph.split)
     result = hoplite.train(graph, "lgc", **OPTIONS)
     model = TrainedModel.load(result.model.save(tmp_path / "model"))
     store = hoplite.propagate(graph, tmp_path / "store", hops=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from fractions import Fraction
@@ -24,12 +25,8 @@ def by_hand(model, graph, coverage, by_class):
     """The definition, node by node and class by class."""
     kept = model.fold_models
     task, count = model.task, graph.num_nodes
-    shared = {"num_features": model.num_features, "class_names": model.class_names}
-    shared |= {"training": model.training, "loop_weight": model.loop_weight}
-    chances = [
-        1 - TrainedModel(model.config, one, **shared).predict_proba(graph).astype(float)
-        for one in kept.weights
-    ]
+    models = [dataclasses.replace(model, weights=one) for one in kept.weights]
+    chances = [1 - one.predict_proba(graph).astype(float) for one in models]
     inside = np.zeros((count, model.num_classes), bool)
     for v in range(count):
         for c in range(model.num_classes):
@@ -53,10 +50,7 @@ def test_sets_of_classes_by_definition(name, options, tmp_path):
     folds = model.fold_models.nodes[:, 0]
     np.testing.assert_array_equal(model.fold_models.nodes[:, 1], labels)
     for fold, weights in enumerate(model.fold_models.weights):
-        own = TrainedModel(
-            model.config, weights, model.num_features, model.class_names,
-            loop_weight=model.loop_weight,
-        ).logits(graph)[graph.split.train]  # fmt: skip
+        own = dataclasses.replace(model, weights=weights).logits(graph)[graph.split.train]
         np.testing.assert_allclose(own[folds == fold], logits[folds == fold], atol=1e-4)
     for coverage, by_class in ((0.5, False), (0.9, False), (0.8, True), (0.99, True)):
         found = model.prediction_sets(graph, coverage, by_class=by_class)
@@ -74,13 +68,7 @@ def test_intervals_of_numbers_by_definition():
     graph = graph.with_split(hoplite.Split(np.flatnonzero(np.isfinite(values))))
     model = hoplite.train(graph, "blocks", hops=1).model
     kept = model.fold_models
-    models = [
-        TrainedModel(
-            model.config, one, model.num_features, model.class_names, training=model.training,
-            loop_weight=model.loop_weight,
-        ).predict(graph)
-        for one in kept.weights
-    ]  # fmt: skip
+    models = [dataclasses.replace(model, weights=one).predict(graph) for one in kept.weights]
     rank = math.ceil(Fraction("0.9") * (len(kept.nodes) + 1))
     low, high = model.prediction_sets(graph, 0.9).T
     for v in range(graph.num_nodes):
