@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from hoplite import train
+from hoplite.engine import backend as backend_module
 from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
@@ -123,7 +124,8 @@ def test_hop_features_are_enough(graphs, gate, hops_first):
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("options", [{}, {"standardize": True, "bias": True}, {"batch": 5}])
 def test_a_store_trains_as_the_graph(graphs, tmp_path, monkeypatch, gate, options):
-    monkeypatch.setattr(stored, "RANGE_NUMBERS", 4 * 3 * 7)  # chunks of 4 rows of 3 hops
+    for module in (backend_module, stored):  # chunks of 4 rows of 3 hops
+        monkeypatch.setattr(module, "RANGE_NUMBERS", 4 * 3 * 7)
     graph = graphs(n=60, d=7, dtype=np.float32)
     store = propagate(graph, tmp_path / "store", hops=2)
     own = {"gate": gate, "hops": 2, "dropout": 0.0, "epochs": 5, "lr": 0.02, "seeds": [3]}
