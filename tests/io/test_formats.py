@@ -304,7 +304,7 @@ def test_arrays_are_scaled_if_asked(tmp_path):
 
 
 @pytest.mark.parametrize("reading", [{}, {"scale": "standard"}, {"structural": 2}])
-@pytest.mark.filterwarnings("ignore:.*with other edges they have:hoplite.HopliteWarning")
+@pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
 def test_directions_of_arrays(tmp_path, reading):
     """As those of an array in Python; a model reads them as in its training."""
     rng = np.random.default_rng(5)
