@@ -224,7 +224,8 @@ class TrainingConfig(Checked):
     folds : int
         Number of folds of the training nodes that choose the epoch (the penalty for the optimizer
         "path") if there are no validation nodes; the model is then trained on all of them, see
-        :mod:`hoplite.training.fit`. With 0 the last epoch is kept.
+        :mod:`hoplite.training.fit`. At least 2, and at most one for each node is made. With 0 the
+        last epoch is kept.
     order : {"auto", "weights-first", "hops-first"}
         Evaluation order; "auto" takes the cheaper one.
     batch : int
@@ -352,6 +353,8 @@ class TrainingConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.folds == 1:
+            raise ConfigError("is 1; use at least 2, or 0 for no cross-validation.", "folds")
         if self.optimizer == "lbfgs":
             check_number("lr", self.lr, 0, MAX_LBFGS_RATE, open_ends="l")
             self._require("optimizer", consistency=0, filter_lr_factor=1)

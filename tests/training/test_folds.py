@@ -82,6 +82,18 @@ def test_random_labels_are_not_predicted_by_models_trained_in_steps():
     assert judged == pytest.approx(scores)
 
 
+@pytest.mark.parametrize("model", ["sgc", "lgc"])
+def test_there_are_from_two_folds_to_one_for_each_node(model):
+    graph = all_labels(untidy(sparse=False))
+    graph = graph.with_split(hoplite.Split(train=graph.split.train[:12]))
+    for folds in (2, 20):
+        result = hoplite.train(graph, model, hops=1, epochs=4, folds=folds)
+        assert result.out_of_fold
+        assert np.isfinite(result.val_score)
+    with pytest.raises(hoplite.ConfigError, match="folds is 1; use at least 2, or 0"):
+        hoplite.train(graph, model, folds=1)
+
+
 def result_of(losses, optimizer="path"):
     config = hoplite.TrainingConfig(
         optimizer=optimizer, dropout=0.0, monitor="loss", epochs=len(losses)

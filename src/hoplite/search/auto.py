@@ -752,7 +752,7 @@ def boosted_outputs(
     parts = [held]
     if not split.val.size:
         held, numbers = ~held, fold_numbers(values, folds, seed)
-        parts = [numbers == fold for fold in range(folds)]
+        parts = [numbers == fold for fold in np.unique(numbers)]
     family = HistGradientBoostingClassifier if task.exclusive else HistGradientBoostingRegressor
     settings = {"warm_start": True, "early_stopping": False, "random_state": seed}
     models, width = [family(**settings) for _ in parts], max(len(graph.class_names), 1)

@@ -315,11 +315,12 @@ def hold_out(
         runs that refit if ``final``.
     """
     config, train, parts = runs[0].config, sets["train"], dict(sets)
-    if not count_folds(config, sets):
+    folds = count_folds(config, sets)
+    if not folds:
         return list(runs), parts
     holds_out = len(train) > MAX_FOLDED or config.correct_smooth or stored
     if holds_out:
-        inside = fold_numbers(np.asarray(train.labels), config.folds, runs[0].seed) == 0
+        inside = fold_numbers(np.asarray(train.labels), folds, runs[0].seed) == 0
         parts |= {"train": train.at(~inside), "val": train.at(inside)}
     refit = holds_out and final  # folds end with a training on all nodes
     changed = [dataclasses.replace(run.config, refit=refit) for run in runs]
@@ -327,10 +328,13 @@ def hold_out(
 
 
 def count_folds(config: TrainingConfig, sets: Mapping[str, NodeSet]) -> int:
-    """Folds of the training nodes, 0 where validation nodes choose or the labels are too few."""
+    """Folds of the training nodes, 0 where validation nodes choose or the labels are too few.
+
+    Each fold has at least one node.
+    """
     if len(sets.get("val", ())) or len(sets["train"]) < MIN_LABELS:
         return 0
-    return config.folds if config.folds > 1 else 0
+    return min(config.folds, len(sets["train"]))
 
 
 def cross_validate(
@@ -423,14 +427,13 @@ def _at_epoch_of_others(
 
     Those that have outputs of all epochs, and those without a result, stay as they are.
     """
-    parts = list(trained[fold])
-    others = zip(*trained[:fold], *trained[fold + 1 :], strict=True)
-    epochs = [choose_epoch(of_run, task) for of_run in others]
-    again = {
-        i: dataclasses.replace(part.run, last=epoch)
-        for i, (part, epoch) in enumerate(zip(parts, epochs, strict=True))
-        if not part.outputs and epoch and part.best_epoch not in (0, epoch)
-    }
+    parts, again = list(trained[fold]), {}
+    for i, (part, *others) in enumerate(
+        zip(parts, *trained[:fold], *trained[fold + 1 :], strict=True)
+    ):
+        epoch = 0 if part.outputs else choose_epoch(others, task)
+        if epoch and part.best_epoch not in (0, epoch):
+            again[i] = dataclasses.replace(part.run, last=epoch)
     if again:
         runs = [*again.values()]
         results = train_runs(model, source, runs, {"train": train}, progress=progress, task=task)
