@@ -116,6 +116,16 @@ def test_of_equal_penalties_the_strongest_is_taken():
     assert choose_epoch([failed, *steps[1:]], task) == 0
 
 
+def test_epochs_that_are_not_finite_in_all_folds_are_left_out():
+    task = find_task("multiclass")
+    parts = [result_of([np.inf if fold == 0 else 0.7, 0.3, 0.31]) for fold in range(5)]
+    assert choose_epoch(parts, task) == 2
+    unknown = dataclasses.replace(parts[0], history={"val_loss": np.full(3, np.nan)})
+    assert choose_epoch([unknown, *parts[1:]], task) == 2
+    assert choose_epoch([unknown, parts[1]], task) == 2
+    assert choose_epoch([unknown, unknown], task) == 1
+
+
 def test_every_label_trains_and_a_part_of_many_is_held_out_first(monkeypatch):
     graph = all_labels(untidy(sparse=False))
     labelled = len(graph.split.train)

@@ -455,27 +455,32 @@ def _fold_weights(parts: Sequence[RunResult], epoch: int) -> tuple[Weights, ...]
 def choose_epoch(parts: Sequence[RunResult], task: Task) -> int:
     """The best epoch, from 1, on the mean of the folds' curves; 0 if a fold has no result.
 
-    Of optimizer "path" the first one that is not worse by more than a standard error.
+    Of optimizer "path" the first one that is not worse by more than a standard error. Epochs that
+    are not finite in all folds are left out, and so are folds without any finite value.
     """
     config = parts[0].run.config
     monitor = task.monitor(config.monitor)
     if not all(part.best_epoch for part in parts):
         return 0
     ranks = _curves(parts, monitor)
+    ranks = ranks[np.isfinite(ranks).any(axis=1)]
+    epochs = 1 + np.flatnonzero(np.isfinite(ranks).all(axis=0))
+    if not len(ranks) or not len(epochs):
+        return 1
+    ranks = ranks[:, epochs - 1]
     best = int(ranks.mean(axis=0).argmax())
-    if config.optimizer != "path" or monitor is not LOSS:
-        return 1 + best
+    if config.optimizer != "path" or monitor is not LOSS or len(ranks) == 1:
+        return int(epochs[best])
     worse = ranks[:, [best]] - ranks  # (folds, epochs)
-    error = worse.std(axis=0, ddof=1) / np.sqrt(len(parts))
-    return 1 + int((worse.mean(axis=0) <= error).argmax())
+    error = worse.std(axis=0, ddof=1) / np.sqrt(len(ranks))
+    return int(epochs[(worse.mean(axis=0) <= error).argmax()])
 
 
 def _curves(parts: Sequence[RunResult], monitor: Metric) -> np.ndarray:
     """The monitor's validation curves, larger is better: (folds, epochs that all of them have)."""
     epochs = min(part.epochs for part in parts)
     curves = [part.history[f"val_{monitor.name}"][:epochs] for part in parts]
-    ranks = np.asarray(monitor.rank(np.array(curves)), np.float64)
-    return np.where(np.isfinite(ranks), ranks, np.finfo(np.float64).min / len(parts))
+    return np.asarray(monitor.rank(np.array(curves)), np.float64)
 
 
 def _outputs(model: Any, source: Any, part: RunResult, epoch: int, nodes: np.ndarray) -> np.ndarray:
