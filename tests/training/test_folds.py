@@ -94,6 +94,27 @@ def test_there_are_from_two_folds_to_one_for_each_node(model):
         hoplite.train(graph, model, folds=1)
 
 
+def test_the_epochs_of_all_folds_and_of_a_refit_are_counted(monkeypatch):
+    fit = sys.modules["hoplite.training.fit"]
+    trainings = []
+
+    def train_runs(*args, **kwargs):
+        results = fit_runs(*args, **kwargs)
+        trainings.extend(results)
+        return results
+
+    fit_runs = fit.train_runs
+    monkeypatch.setattr(fit, "train_runs", train_runs)
+    graph = all_labels(untidy(sparse=False))
+    for most, options in ((10_000, {"epochs": 30}), (10_000, {"optimizer": "path"}), (20, {})):
+        monkeypatch.setattr(fit, "MAX_FOLDED", most)
+        trainings.clear()
+        result = hoplite.train(graph, "sgc", hops=1, **options)
+        epochs, seconds = (sum(getattr(one, k) for one in trainings) for k in ("epochs", "seconds"))
+        assert result.best_run.trained_epochs == epochs
+        assert result.ms_per_epoch == pytest.approx(1000 * seconds / epochs)
+
+
 def result_of(losses, optimizer="path"):
     config = hoplite.TrainingConfig(
         optimizer=optimizer, dropout=0.0, monitor="loss", epochs=len(losses)

@@ -438,8 +438,9 @@ def _at_epoch_of_others(
         runs = [*again.values()]
         results = train_runs(model, source, runs, {"train": train}, progress=progress, task=task)
         for i, result in zip(again, results, strict=True):
-            seconds = parts[i].seconds + result.seconds
-            parts[i] = dataclasses.replace(parts[i], weights=result.weights, seconds=seconds)
+            parts[i] = dataclasses.replace(
+                parts[i], weights=result.weights, **_costs([parts[i], result])
+            )
     return parts
 
 
@@ -493,7 +494,8 @@ def _outputs(model: Any, source: Any, part: RunResult, epoch: int, nodes: np.nda
 
 
 def _joined(run: Run, result: RunResult, parts: Sequence[RunResult], epoch: int) -> RunResult:
-    """The final training, with the folds' mean validation curves and all seconds."""
+    """The final training, with the folds' mean validation curves and the costs of all."""
+    trainings = parts if result is parts[0] else [*parts, result]
     epochs = min(part.epochs for part in parts)
     curves = parts[0].history
     history = {
@@ -506,5 +508,13 @@ def _joined(run: Run, result: RunResult, parts: Sequence[RunResult], epoch: int)
         epochs=epochs,
         diverged=result.diverged or any(part.diverged for part in parts),
         history=history,
-        seconds=result.seconds + sum(part.seconds for part in parts),
+        **_costs(trainings),
     )
+
+
+def _costs(trainings: Sequence[RunResult]) -> dict[str, Any]:
+    """The seconds and the epochs of all ``trainings``."""
+    return {
+        "seconds": sum(one.seconds for one in trainings),
+        "trained_epochs": sum(one.trained_epochs for one in trainings),
+    }

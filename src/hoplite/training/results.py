@@ -372,10 +372,9 @@ class TrainingResult(Described):
 
     @property
     def ms_per_epoch(self) -> float:
-        """Milliseconds per run and epoch: training, validation, and a share of the set-up."""
+        """Milliseconds per run and epoch, of all trainings: folds, the final one, and a refit."""
         seconds = sum(run.seconds for run in self.runs)
-        again = sum(run.best_epoch for run in self.runs) if self.training_config.refit else 0
-        return 1000 * seconds / (again + sum(run.epochs for run in self.runs))
+        return 1000 * seconds / sum(run.trained_epochs for run in self.runs)
 
     def summary(self) -> dict[str, Any]:
         """All results except weights and curves.

@@ -125,6 +125,7 @@ class RunResult:
     seconds: float
     outputs: Sequence[np.ndarray] = ()  # of optimizer "path": of the validation nodes, per epoch
     path: Sequence[Weights] = ()  # and the weights, per epoch, if they are few
+    trained_epochs: int = 0  # in ``seconds``, also those of other trainings that led to this one
 
     def best(self, curve: str) -> float:
         """The value of a curve of the history at the best epoch; NaN if there is none."""
@@ -241,7 +242,7 @@ class _State:
         history = {name: np.array(values) for name, values in self.curves.items()}
         return RunResult(
             self.run, self.best, self.best_epoch + 1, self.epochs, self.diverged, history, seconds,
-            self.outputs, self.path,
+            self.outputs, self.path, self.epochs,
         )  # fmt: skip
 
 

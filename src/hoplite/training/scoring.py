@@ -48,6 +48,7 @@ class ScoredRun:
     nodes: ``val_accuracy`` and ``test_accuracy`` of classes.
     ``diverged``: a loss or a weight became infinite or NaN, and the model is the best one before
     that; if there is none, ``best_epoch`` is 0 and the scores are NaN.
+    ``seconds`` and ``trained_epochs`` are those of all its trainings, of folds and a refit, too.
     ``outputs`` are the labels and the outputs of the validation and the test nodes, where there are
     some and all are finite. ``judged`` are the monitor's figure of the validation nodes and their
     loss, by which runs are compared, and ``judged_accuracy`` their accuracy, before any threshold.
@@ -60,6 +61,7 @@ class ScoredRun:
     epochs: int
     diverged: bool
     seconds: float
+    trained_epochs: int
     history: dict[str, np.ndarray]
     task: Task
     outputs: dict[str, tuple[np.ndarray, np.ndarray]]
@@ -240,6 +242,7 @@ def scored_run(
         epochs=result.epochs,
         diverged=result.diverged or (again is not None and again.diverged),
         seconds=result.seconds + (0 if again is None else again.seconds),
+        trained_epochs=result.trained_epochs + (0 if again is None else again.trained_epochs),
         history=result.history,
         task=task,
         outputs=outputs,
