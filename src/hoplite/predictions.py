@@ -173,13 +173,14 @@ def reads_neighbours(model: TrainedModel) -> bool:
 
 def isolated_note(model: TrainedModel, isolated: int, rows: int) -> str:
     """A sentence on the nodes without an edge, of so many rows of predictions."""
-    note = (
-        f"without an edge: {isolated:,} of {plural(rows, 'node')}; their predictions depend on "
-        "their own columns only."
+    note = f"{isolated:,} of {plural(rows, 'node')} {'has' if isolated == 1 else 'have'} no edge"
+    if not reads_neighbours(model):
+        return f"{note}."
+    subject, own, them = ("it is", "its", "it") if isolated == 1 else ("they are", "their", "them")
+    return (
+        f"{note}: {subject} predicted from {own} own columns alone, less reliably. Check {them} by "
+        "hand."
     )
-    if reads_neighbours(model):
-        note += " The model assumes average neighbours for them, so check these predictions."
-    return note
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ def explain(
     node: list[str] | None = Option(
         None, help="Node to explain: an id, or an index if there are no ids."
     ),
-    more_nodes: list[str] | None = Argument(None, metavar="NODE", help="More nodes to explain."),
+    more_nodes: list[str] | None = Argument(
+        None, metavar="NODE", help="Nodes to explain, as with --node."
+    ),
     graph: str | None = Option(None, help="Graph to explain, for a model of graphs."),
     class_: str | None = Option(
         None, "--class", help="Class to explain.", show_default="the predicted class"
@@ -63,7 +65,7 @@ def explain(
     if graph is not None:
         if out is not None:
             options.check_page(out, overwrite=overwrite)
-        graphs.check_graph(options.load_model(model_dir, own_class), graph, node)
+        graphs.check_graph(options.load_model(model_dir, own_class), graph, nodes)
         more = {"class_": class_, "against": against, "alone": alone, "top": top, "out": out}
         graphs.explain(model_dir, dataset, reading, graph, json=json, **more)
         return
@@ -79,7 +81,7 @@ def explain(
     from hoplite.explain.rendering import terminal_explanation
 
     model = options.load_model(model_dir, own_class)
-    graphs.check_graph(model, graph, node)
+    graphs.check_graph(model, graph, nodes)
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)
@@ -120,7 +122,7 @@ def _search_removals(model: TrainedModel, data: NodeData, node: str, **limits: A
         with steps_bar("removals") as report:
             return flips(model, data, node, progress=report, **limits)
     except NoRemovals as error:
-        console.print_note(f"Removals were not searched: {error}")
+        console.print_note(f"Removed edges and nodes were not tried, because {error}")
         return None
 
 

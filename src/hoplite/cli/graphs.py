@@ -113,7 +113,7 @@ def explain(
         console.print_line(f"Page: {out}")
 
 
-def check_graph(model: TrainedModel, graph: str | None, node: list[str] | None) -> None:
+def check_graph(model: TrainedModel, graph: str | None, nodes: list[str]) -> None:
     """ConfigError unless ``--graph`` goes with a model of graphs, and ``--node`` with others."""
     from hoplite.graphs.model import is_graph_model
 
@@ -121,5 +121,5 @@ def check_graph(model: TrainedModel, graph: str | None, node: list[str] | None) 
         raise ConfigError("is a model of graphs; name one of them with --graph.", "model_dir")
     if not is_graph_model(model) and graph is not None:
         raise ConfigError("requires a model of graphs; use --node.", "graph")
-    if graph is None and not node:
-        raise ConfigError("is missing; name a node.", "node")
+    if graph is None and not nodes:
+        raise ConfigError("name a node to explain: hoplite explain MODEL DATASET NODE.")

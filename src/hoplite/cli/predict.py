@@ -144,23 +144,27 @@ def predict(
         mean = sum(size * count for size, count in sizes.items()) / max(tally.rows, 1)
         each = " of each class" if by_class else ""
         console.print_line(
-            f"Sets that cover {100 * (sets or 0):g} %{each}: {mean:.2f} labels on average; "
-            f"{sizes[1]:,} of one, {sizes[0]:,} of none"
+            f"Sets that cover {100 * (sets or 0):g} %{each}: {mean:.2f} labels on average. "
+            f"{plural(sizes[1], 'set')} {'contains' if sizes[1] == 1 else 'contain'} one label and "
+            f"{sizes[0]:,} {'is' if sizes[0] == 1 else 'are'} empty."
         )
         if sizes[0]:
             console.print_line(
-                f"Those of none are the nodes it is least certain of: it is right more often than "
-                f"{100 * (sets or 0):g} %; read their label in predicted, or use a larger --sets"
+                f"The model is right for more than {100 * (sets or 0):g} % of the {what}s, so the "
+                "least certain ones get an empty set; use the column `predicted` there, or a "
+                "larger --sets."
             )
         if model.fold_models is not None and data.stored is None:
             least = max(0.0, 200 * (sets or 0) - 100)
             console.print_line(f"They are made by CV+, which guarantees {least:g} % at least")
-    console.print_line(f"Table: {out}")
-    if written < tally.rows:
+    rows = f", the {plural(written, what)} with the highest {order.column}."
+    console.print_line(f"Table: {out}{rows if top is not None and sort is None else ''}")
+    if sort is not None and written < tally.rows:
         console.print_line(f"It has the first {plural(written, what)} by {order.column}")
     if tally.isolated:
-        note = isolated_note(model, tally.isolated, tally.rows)
-        console.print_line(note[0].upper() + note[1:])
+        console.print_line(isolated_note(model, tally.isolated, tally.rows))
+    if add is None and not of_graphs:
+        console.print_line(f"Explain one: hoplite explain {model_dir} {dataset} --node ID")
     if new is not None and not every:
         console.print_line(f"The table has only the nodes of {add}; --all adds those of {dataset}.")
 

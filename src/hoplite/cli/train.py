@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # importing it takes time
     from hoplite.training import TrainingResult
 
 MAX_CLASSES = 20  # in the table of classes
+MIN_CONFUSED = 0.05  # share of the nodes of a class that is worth a note
 
 
 @options.with_settings(defaults=True)
@@ -128,18 +130,21 @@ def train(
             settings |= {"seeds": seeds, "progress": progress, "memory": memory, "cluster": cluster}
             settings |= {"test": test}
             result = train_model(data, model, **settings)
-    _report(result, choice, out, overwrite=overwrite, json=json)
+    tables = [f"--{name}={reading[name]}" for name in ("nodes", "edges") if name in reading]
+    following = ["hoplite", "predict", str(out), dataset, *tables, "--out", "labels.csv"]
+    _report(result, choice, out, following, overwrite=overwrite, json=json)
 
 
 def _report(
     result: TrainingResult,
     choice: AutoResult | None,
     out: Path | None,
+    following: list[str],
     *,
     overwrite: bool,
     json: bool,
 ) -> None:
-    """Save and print the result, and how ``auto`` chose it."""
+    """Save and print the result, how ``auto`` chose it, and the ``following`` command."""
     from hoplite.files import without_nan
 
     summary, failure = result.summary(), None
@@ -170,6 +175,8 @@ def _report(
         for name, text in _facts(result, summary).items():
             if text is not None:
                 console.print_line(f"{name}{'' if name.endswith('?') else ':'} {text}")
+        if failure is None and out is not None:
+            console.print_line(f"Next: {shlex.join(following)}")
         if out is None:
             console.print_note(
                 "Note: the model was not saved; use --out FOLDER to save it with these scores."
@@ -206,7 +213,10 @@ def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | N
         ]
         temperature = f"temperature {run.calibration['temperature']:.3f}"
         facts["Calibrated"] = f"{temperature}; calibration error: {'; '.join(errors)}"
-    facts["Time"] = f"{summary['ms_per_epoch']:.2f} ms per epoch and seed"
+    if result.training_config.optimizer == "path":  # solved, not trained in epochs
+        facts["Time"] = f"{sum(run.seconds for run in result.runs):.2f} s"
+    else:
+        facts["Time"] = f"{summary['ms_per_epoch']:.2f} ms per epoch and seed"
     if diverged := [str(run.seed) for run in result.runs if run.diverged]:
         facts["Diverged"] = f"seeds {', '.join(diverged)}; their best epoch before that counts"
     return facts | {"Model": summary.get("out")}
@@ -254,10 +264,11 @@ def _print_classes(result: TrainingResult) -> None:
     ]
     columns = ["class", "precision", "recall", "nodes"]
     if scores.confusion is not None:
-        columns.append("mostly predicted as")
+        columns.append("most often mistaken for")
         wrong = scores.confusion.copy()
         wrong[range(len(wrong)), range(len(wrong))] = 0
         for row, counts in zip(rows, wrong, strict=True):
             name = list(scores.classes)[counts.argmax()]
-            row.append(f"{name} ({counts.max():,})" if counts.any() else "")
+            many = counts.max() > MIN_CONFUSED * scores.classes[row[0]]["support"]
+            row.append(f"{name} ({counts.max():,})" if many else "")
     console.print_table(f"classes, {result.part_titles[part]}, seed {run.seed}", columns, rows)

@@ -51,8 +51,7 @@ NUM_TRIES = 4  # times as many candidates as are reported are rebuilt
 NEAR = 1e-6  # of the largest logit: margins that rounding, or a tie, may decide
 BATCH_NUMBERS = 1 << 20  # a signal of this size stays in the cache: four times faster on Pubmed
 MAX_COLUMNS = 512
-# what removals are computed for
-ONE, SAME, SYMMETRIC = "one operator", "features that stay as they are", "symmetric operators"
+OTHER = ". Train with --model lgc to see them"
 
 
 def flips(
@@ -118,14 +117,17 @@ def flips(
         raise ConfigError("the model knows one class only, so no removal changes a prediction.")
     index = node_index(exact.data, node)
     operator, links = model.config.operator, links_among(model.feature_names, model.preparation)
-    for refused, why, other in (
-        (model.parts_, "has an operator for each direction or type of edges, or channel", ONE),
-        (links is not None, "has links as features, which a removal changes", SAME),
-        (model.neighbours, "reads labels of neighbours, which a removal changes", SAME),
-        (not find_operator(operator).symmetric, f"has the operator {operator}", SYMMETRIC),
+    for refused, why in (
+        (model.parts_, "has an operator for each direction or type of edges, or channel"),
+        (links is not None, "has links as features, which a removal changes"),
+        (model.neighbours, f"also uses the labels of neighbours{OTHER}"),
+        (
+            not find_operator(operator).symmetric,
+            f"has the operator {operator}, which is not symmetric{OTHER}",
+        ),
     ):
         if refused:
-            raise NoRemovals(f"the model {why}, and removals are computed for {other}.")
+            raise NoRemovals(f"this model {why}.")
     nodes, graph = _within_reach(exact, index)
     field = Field(exact, graph, int(np.searchsorted(nodes, index)))
 

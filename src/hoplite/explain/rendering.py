@@ -113,7 +113,7 @@ def percent(share: float) -> str:
     ('87.3 %', 'over 99.9 %', '0.0 %')
     """
     if 0 < share < 0.0005:
-        return "under 0.1 %"
+        return "below 0.1 %"
     return "over 99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.1f} %"
 
 
@@ -265,10 +265,12 @@ def headline(values: Summary) -> str:
     how, share = "", node.probability
     if chosen is not None:
         share = next(c.probability for c in values.classes.top if c.name == chosen.class_)
-    if share is not None:
+    if chosen is not None and share is not None:
+        name = short(chosen.class_)
+        how = f": the probability of {name} is {percent(share)}, and {name} is predicted from "
+        how += percent(chosen.probability)
+    elif share is not None:
         how = f", with a probability of {percent(share)}"
-    if chosen is not None:
-        how += f" for {short(chosen.class_)}, whose threshold is {percent(chosen.probability)}"
     who = f"Node {short(node.id)} of {short(values.dataset)}"
     name = "no label" if node.predicted == "|" else cell(node.predicted)
     return f"{who} is predicted {name} by {model_name(values)}{how}. {label}"
@@ -292,7 +294,7 @@ def exactness(values: Summary) -> str:
     summed = listing([f"the {plural(len(values.hops), 'hop')}", *names])
     return (
         f"The contributions of {summed} add up to {total(values)} (residual "
-        f"{abs(values.residual):.0e}); so do those of the nodes, and of the features."
+        f"{abs(values.residual):.0e}). The tables by node and by feature add up to the same number."
     )
 
 
@@ -319,9 +321,11 @@ def change_sentence(values: Summary) -> str:
     """How many values of the node itself change the prediction."""
     changes = values.changes
     assert changes is not None
-    of = f"{len(changes.found):,} of {plural(changes.checked, 'value')} of node"
-    name = short(values.node.predicted)
-    return f"{of} {short(values.node.id)} would, changed alone, change the prediction from {name}."
+    node, found = f"node {short(values.node.id)}", len(changes.found)
+    if not found:
+        return f"Changing one value of {node} does not change the prediction."
+    which = "one value" if found == 1 else f"any one of {found:,} values"
+    return f"Changing {which} of {node} would change the prediction."
 
 
 def terminal_explanation(values: Summary) -> list[Table | str]:

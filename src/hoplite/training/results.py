@@ -434,7 +434,7 @@ def _described(result: TrainingResult) -> Description:
     tables = []
     if baseline is not None and parts:
         columns = [
-            "figure",
+            "metric",
             *[result.part_titles[part] for part in parts],
             "90 % interval" if len(result.runs) == 1 else "90 % interval of the best run",
             "baseline",
@@ -442,7 +442,8 @@ def _described(result: TrainingResult) -> Description:
         intervals = result.intervals(last)
         rows = [
             [title_of(name), *[_spread(spreads[part][name], len(result.runs)) for part in parts],
-             _interval(intervals.get(name)), f"{baseline[name]:z.3f}"]
+             _interval(intervals.get(name)),
+             "" if name == "calibration_error" else f"{baseline[name]:z.3f}"]
             for name in spreads[last]
         ]  # fmt: skip
         tables = [Table(columns, rows)]

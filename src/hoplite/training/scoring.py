@@ -254,8 +254,7 @@ def scored_run(
 def _is_too_rare(model: TrainedModel, labels: np.ndarray, out_of_fold: np.ndarray | None) -> bool:
     """Whether the rarer of two classes has too few ``labels`` for a threshold, with a warning."""
     positive = getattr(model.task, "positive", None)
-    count = 0 if positive is None else int((labels == positive).sum())
-    if not 0 < count < MIN_POSITIVE:
+    if positive is None or not 0 < (count := int((labels == positive).sum())) < MIN_POSITIVE:
         return False
     nodes = plural(count, "validation node" if out_of_fold is None else "labelled node")
     warnings.warn(
