@@ -422,6 +422,13 @@ def test_no_hops_where_the_edges_are_noise_and_some_where_they_are_not(file):
     assert joined.chosen.options["hops"] > 0
 
 
+def test_epochs_are_an_option_where_few_nodes_train(graph):
+    """Then train compares nothing, and its candidates are judged by the loss, as all others are."""
+    few = graph.with_split(Split(graph.split.train[:11], graph.split.val, graph.split.test))
+    listed, _ = list_candidates(None, {"epochs": 3}, few)
+    assert {one.options["monitor"] for one in listed if not one.default} == {"loss"}
+
+
 def test_options_hold_for_all_candidates_that_have_them(graph):
     trials, left_out = list_candidates(None, {"operator": "laplacian", "monitor": "loss"})
     assert {one.options["operator"] for one in trials} == {"laplacian"}

@@ -142,7 +142,8 @@ def list_candidates(
     left_out: dict[str, ConfigError] = {}
     for one in listed:
         own = find_model(one.model).settings()
-        options = one.options | {key: value for key, value in fixed.items() if key in own}
+        monitor = {"monitor": LOSS.name} if "monitor" in own and not one.default else {}
+        options = monitor | one.options | {key: fixed[key] for key in fixed if key in own}
         listed_one = dataclasses.replace(one, position=len(candidates) + 1, options=options)
         try:
             settings = full_options(one.model, options)
@@ -195,14 +196,13 @@ def _parse(text: str, name: str) -> list[Candidate]:
         model = find_model(table.pop("model"))
         family = str(table.pop("family", model.title))
         branch = {key: read_dimension(key, value, where) for key, value in table.items()}
-        defaults = {"monitor": LOSS.name} if "monitor" in model.settings() else {}
         for options in list_products([branch], where):
             try:
                 full_options(model.name, options)
             except ConfigError as error:
                 raise GridError(f"candidates {name}, {model.name}: {error}") from error
             named = tuple(options)
-            candidates.append(Candidate(0, model.name, defaults | options, named, family))
+            candidates.append(Candidate(0, model.name, options, named, family))
     return candidates
 
 
