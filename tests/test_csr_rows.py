@@ -105,7 +105,7 @@ def test_a_damaged_operator_of_a_store(kept, tmp_path_factory, damage):
     shutil.rmtree(folder / "v0/hops/h2")
     change(folder / "v0/operator", *damage)
     try:
-        run_panel(folder, read_manifest(folder), 0, 10**9)
+        run_panel(folder, read_manifest(folder), 0, 10**9, lambda panel, hop: None)
         sentence = None
     except StoreError as error:
         sentence = str(error)

@@ -16,7 +16,7 @@ from tests.store.conftest import all_bytes, in_memory
 from hoplite.bases import EXAMPLES as BASES
 from hoplite.engine.backend import has_native
 from hoplite.operators import SYMMETRIC
-from hoplite.store import building, propagate
+from hoplite.store import building, cost, propagate
 from hoplite.store.cluster import connect
 
 pytestmark = [
@@ -40,7 +40,7 @@ def test_any_cut_of_a_store_equals_memory(graph, settings, rows, columns, entrie
     nodes = np.array(data.draw(order), np.int64)
     low, high = sorted(data.draw(st.tuples(*[st.integers(0, graph.num_nodes)] * 2)))
     with untidy.folder() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(building, "part_entries", lambda *_: entries)  # S goes by in ranges of rows
+        patch.setattr(cost, "part_entries", lambda *_: entries)  # S goes by in ranges of rows
         untidy.cut_store(graph, Path(name, "s"), rows, columns, **settings)
         store = propagate(graph, Path(name, "s"), **settings)
         expected = in_memory(graph, settings["operator"], settings["basis"], settings["hops"])

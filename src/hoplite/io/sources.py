@@ -18,6 +18,7 @@ import io
 import itertools
 import os
 import re
+import struct
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +30,6 @@ import numpy as np
 
 from hoplite.errors import ConfigError, DatasetError, nearest_hint, require_extra, some_of
 from hoplite.files import open_regular
-from hoplite.machine import find
 from hoplite.preparation import TableOptions
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ MAX_LINE = 16 << 20  # bytes of a row of CSV, and of one where memory is limited
 LIMITED_LINE = 2 << 20
 VECTOR, MAX_GROUP, GROUP_SHARE = 2048, 122_880, 12  # rows; share of the memory for a group
 PIECE = 1 << 20  # bytes of text at a time
-DURATIONS = {  # integers of Arrow's units in SQL
+ARROW_DURATION = 18  # a type of Arrow's format
+DURATIONS = {  # integers of Arrow's units, in their order there, in SQL
     "s": "to_seconds({})",
     "ms": "to_milliseconds({})",
     "us": "to_microseconds({})",
@@ -488,18 +489,41 @@ def parquet_table(work: Workspace, place: str, label: str) -> Table:
 
 
 def arrow_durations(note: bytes) -> dict[str, str]:
-    """The columns of durations and their units in Arrow's note of a schema, which PyArrow reads.
+    """The columns of durations and their units in Arrow's note of a schema.
 
-    A damaged note has no durations.
+    The note is base64 of a flatbuffer, a Message of Arrow's format: a table starts with the
+    distance to a list of the places of its fields. A damaged note has no durations. PyArrow would
+    read it, too, but importing it takes 25 MB of a memory limit.
     """
-    arrow = find("pyarrow")
-    if arrow is None:
-        return {}
-    try:
-        schema = arrow.ipc.read_schema(arrow.py_buffer(base64.b64decode(note)))
-    except (arrow.ArrowException, OSError, ValueError):
-        return {}
-    return {field.name: field.type.unit for field in schema if arrow.types.is_duration(field.type)}
+    message = b""
+
+    def number(place: int, form: str) -> int:
+        return struct.unpack_from(f"<{form}", message, place)[0]
+
+    def follow(place: int) -> int:
+        return place + number(place, "I")
+
+    def field(table: int, slot: int) -> int:  # 0 if it has its default
+        places = table - number(table, "i")
+        known = 4 + 2 * slot < number(places, "H")
+        offset = number(places + 4 + 2 * slot, "H") if known else 0
+        return table + offset if offset else 0
+
+    units: dict[str, int] = {}
+    with contextlib.suppress(struct.error, ValueError):
+        message = base64.b64decode(note)
+        message = message[8:] if message[:4] == b"\xff\xff\xff\xff" else message[4:]
+        schema = follow(field(follow(0), 2))
+        fields = follow(field(schema, 1))
+        for i in range(number(fields, "I")):
+            column = follow(fields + 4 + 4 * i)
+            name, type_, facts = (field(column, slot) for slot in (0, 2, 3))
+            if name and type_ and facts and number(type_, "B") == ARROW_DURATION:
+                text, unit = follow(name), field(follow(facts), 0)
+                key = message[text + 4 : text + 4 + number(text, "I")].decode()
+                units[key] = number(unit, "h") if unit else 1
+    names = tuple(DURATIONS)
+    return {key: names[unit] for key, unit in units.items() if 0 <= unit < len(names)}
 
 
 def _outer_names(listed: Sequence[tuple[str, int | None]]) -> list[str]:
