@@ -89,7 +89,7 @@ TRAINING = {
 }
 PREDICTION = {
     "a column less": (without("kind"), "no column 'kind'", "add it"),
-    "another type": (column("age", lambda i: "old"), "column 'age'", "trained with a number"),
+    "wrong type": (column("age", lambda i: "old"), "column 'age'", "trained with a number"),
 }
 
 

@@ -66,7 +66,7 @@ def test_a_store_instead_of_the_tables(folder):
     assert stored["node"]["id"] == "p3"
     for part in ("class", "against", "model"):
         assert stored[part] == whole[part]
-    assert "give more --memory" in fail(1, *words, "1MB", cwd=folder)
+    assert "increase --memory" in fail(1, *words, "1MB", cwd=folder)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_the_same_command_continues(tmp_path, words, begun, number):
     text, errors = process.communicate()
     assert (process.returncode, text) == (128 + number, "")
     name = signal.Signals(number).name
-    assert errors == f"error: stopped by {name}; run the same command again to continue.\n"
+    assert errors == f"error: stopped by {name}; run the same command again to resume.\n"
     done = hoplite(*given, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 

@@ -35,7 +35,7 @@ def test_random_draws_are_searched_and_exported(tmp_path: Path) -> None:
     assert again["trials"] == 6
     assert "--overwrite" in fail(1, *words, "--export", str(export))
     other = fail(1, *words[:1], "citeseer", *words[2:])
-    assert "is a search with another dataset: 'cora' there, 'citeseer' here" in other
+    assert "belongs to a search with another dataset: 'cora' instead of 'citeseer'" in other
 
 
 def test_the_command_that_repeats_the_choice_can_be_run(tmp_path: Path) -> None:

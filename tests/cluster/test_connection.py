@@ -132,7 +132,7 @@ def test_late_workers_that_do_not_fit_get_no_work(graphs, tmp_path, monkeypatch,
             good.wait()
             dask.wait_for(1)
 
-    with pytest.raises(ClusterError, match=r"has Hoplite 0.0.7 \(build .*and here it is"):
+    with pytest.raises(ClusterError, match=r"has Hoplite 0.0.7 \(build .*but this machine has"):
         propagate(graph, tmp_path / "t", hops=3, cluster=dask.address, progress=swap)
 
 

@@ -99,7 +99,7 @@ def test_one_sentence_and_nobody_left(dataset, tmp_path, command, number, moment
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     os.killpg(process.pid, number)  # as a terminal does
     text, errors = process.communicate(timeout=600)
-    after = "" if command == "train" else "; run the same command again to continue"
+    after = "" if command == "train" else "; run the same command again to resume"
     sentence = f"stopped by {signal.Signals(number).name}{after}."
     assert (process.returncode, errors) == (128 + number, f"error: {sentence}\n")
     assert (json.loads(text) if "--json" in words else text) in ("", {"error": sentence})

@@ -118,12 +118,12 @@ def test_no_columns(S, call):
 def test_rows_and_hops_and_names_are_checked(S):
     signal = random(N, 3)
     for rows in ([N], [-1], [0, 10**9]):
-        with pytest.raises(GraphError, match="rows go from"):
+        with pytest.raises(GraphError, match="row indices go from"):
             gather_hops(S, "monomial", signal, 2, np.array(rows))
-        with pytest.raises(GraphError, match="rows go from"):
+        with pytest.raises(GraphError, match="row indices go from"):
             scatter_hops(S, "monomial", random(3, len(rows), 2), np.array(rows))
     for rows in (np.array([1], np.int32), np.array([[1]]), np.arange(6)[::2], np.array([0.5])):
-        with pytest.raises(GraphError, match="pass int64 indices"):
+        with pytest.raises(GraphError, match="pass a list of int64 indices"):
             gather_hops(S, "monomial", signal, 2, rows)
     with pytest.raises(ConfigError, match="hops is -1"):
         gather_hops(S, "monomial", signal, -1)

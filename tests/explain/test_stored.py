@@ -106,7 +106,7 @@ def test_mistakes(graphs, tmp_path):
         with pytest.raises(ConfigError, match=sentence):
             explain(untrained(config, graph), store, node)
     trained = untrained(model_config("lgc", 2), graph)
-    with pytest.raises(StoreError, match=r"explaining a node takes .* more --memory"):
+    with pytest.raises(StoreError, match=r"explaining a node needs .* increase --memory"):
         explain(trained, store, node, memory="1MB")
     held = untrained(model_config("lgc", 2, standardize=True), graph)
     with pytest.raises(NoRemovals, match="standardised over all nodes"):
@@ -132,7 +132,7 @@ def test_flips_of_a_store(graphs, tmp_path):
                 ]
             json.dumps(one, allow_nan=False)
     assert seen > 4
-    with pytest.raises(StoreError, match="give more --memory"):
+    with pytest.raises(StoreError, match="increase --memory"):
         flips(trained, store, graph.node_ids[0], memory="1MB")
 
 

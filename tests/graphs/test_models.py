@@ -190,7 +190,7 @@ def test_auto_goes_on_after_a_candidate_that_fails(small: GraphSet) -> None:
     assert [one.family for one in result.candidates] == ["colours", "hops"]
     assert result.candidates[1].loss == np.inf
     assert result.summary()["candidates"]["hops hops=1 structure=none"] is None
-    with pytest.raises(GraphError, match="no features"):
+    with pytest.raises(GraphError, match="no node features"):
         train_graphs(bare, grid=[failing])
 
 

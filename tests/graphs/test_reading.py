@@ -158,7 +158,7 @@ def test_a_tu_folder(tmp_path: Path) -> None:
     assert graphs.table.labels.tolist() == [1, 0]
     assert (graphs.feature_names or ())[:3] == ("tag=3", "tag=5", "tag=9")
     (tmp_path / "TOY_graph_indicator.txt").write_text("2\n1\n2\n2\n2\n", encoding="utf-8")
-    with pytest.raises(DatasetError, match="must grow"):
+    with pytest.raises(DatasetError, match="must increase"):
         load_graphs(tmp_path)
     (tmp_path / "TOY_graph_indicator.txt").write_text("1\n1\n1\n2\n2\n", encoding="utf-8")
     with pytest.raises(DatasetError, match="connects two graphs"):

@@ -302,7 +302,10 @@ def test_a_store_grows_and_predicts(bank, tmp_path):
     assert command(*words).returncode == 0
     done = command("predict", place / "model", store, "--add", new, "--out", tmp_path / "p.csv")
     assert done.returncode == 2
-    assert f"hop store; add the nodes to it with `hoplite propagate {new} --update" in done.stderr
+    assert (
+        f"hop store; first add the nodes to it with `hoplite propagate {new} --update"
+        in done.stderr
+    )
     grow = ("propagate", new, "--update", "--out", store, "--memory", "2GB", "--json")
     done = command(*grow)
     assert done.returncode == 0, done.stderr

@@ -135,7 +135,7 @@ def test_explanations_add_up(kind: str, channels: str, standardize: bool, tmp_pa
         rtol=1e-5,
     )
     if again.parts_ or channels == "random_walk":
-        with pytest.raises(hoplite.HopliteError, match="removals are computed for"):
+        with pytest.raises(hoplite.HopliteError, match="removals require"):
             flips(again, graph, graph.node_ids[0])
 
 
@@ -143,9 +143,9 @@ def test_explanations_add_up(kind: str, channels: str, standardize: bool, tmp_pa
     ("channels", "message"),
     [
         ("renormalized,walk", "channels is 'walk'; it must be one of"),
-        ("adjacency,adjacency", "which has an operator twice"),
+        ("adjacency,adjacency", "which has duplicate operators"),
         ("adjacency,,laplacian", "channels is ''; it must be"),
-        (3, "channels is 3; it must be operators with commas"),
+        (3, "channels is 3; it must be a comma-separated list"),
     ],
 )
 def test_bad_channels(channels: Any, message: str) -> None:

@@ -289,7 +289,7 @@ def test_what_needs_more_than_hop_features_is_refused(tmp_path):
         model.to_arrays()
     with pytest.raises(NoRemovals, match="labels of neighbours"):
         hoplite.explain.flips(model, graph, 0)
-    with pytest.raises(ConfigError, match="no bound"):
+    with pytest.raises(ConfigError, match="no known bound"):
         generalization(model, graph)
     with pytest.raises(ConfigError, match="standardize"):
         hoplite.train(graph, "sgc", neighbour_labels=True, standardize=True)

@@ -45,7 +45,7 @@ def test_the_command_line_finds_it_with_its_options(module, tmp_path):
     assert (wrong.returncode, "damping is 2.0; it must be" in wrong.stderr) == (2, True)
     idle = hoplite("train", "cora", "--model", "my_models:Damped", "--heads", 2, cwd=tmp_path)
     assert "heads is 2 but damped has no heads; leave it out, or use gat" in idle.stderr
-    with pytest.raises(ModelFileError, match="'damped', which is not known here; import my_models"):
+    with pytest.raises(ModelFileError, match="'damped', which is unknown; import my_models"):
         TrainedModel.load("m")
     assert module not in sys.modules  # a file does not choose what is imported
     __import__(module)

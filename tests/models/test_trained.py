@@ -230,7 +230,7 @@ def _in_place_of(name, make):
         (_edit_config(model=["lgc"]), "damaged"),
         (
             _edit_config(model="mine", module="os"),
-            "a model 'mine', which is not known here; import os",
+            "the model 'mine', which is unknown; import os",
         ),
         (_edit_config(model="os:system"), "model is 'os:system'; it must be one of"),
         (_edit_config(feature_names=["x"]), "1 names for 5 features"),
@@ -260,13 +260,13 @@ def test_weights_must_be_finite_numbers(graphs, tmp_path, value):
     model = untrained(model_config("lgc", 2), graphs())
     folder = model.save(tmp_path / "m")
     weights = model.weights | {"alpha": np.full(3, value)}
-    with pytest.raises(ModelFileError, match="'alpha' are not finite numbers"):
+    with pytest.raises(ModelFileError, match="'alpha' are not finite"):
         dataclasses.replace(model, weights=weights | {"alpha": np.full(3, math.nan)}).save(
             tmp_path / "fresh"
         )
     assert not (tmp_path / "fresh").exists()
     replace_weights(folder, save_arrays(weights))
-    with pytest.raises(ModelFileError, match="holds weights that are not finite"):
+    with pytest.raises(ModelFileError, match="contains weights that are not finite"):
         TrainedModel.load(folder)
 
 
@@ -302,7 +302,7 @@ def test_graph_must_fit(graphs):
     model = untrained(model_config("lgc", 2), graphs())
     with pytest.raises(ModelFileError, match="trained on 5 features but the graph has 6"):
         model.predict(graphs(d=6))
-    with pytest.raises(ModelFileError, match="knows 3 classes but the graph has 4"):
+    with pytest.raises(ModelFileError, match="has 3 classes but the graph has 4"):
         model.predict(graphs(classes=4))
     with pytest.raises(ModelFileError, match="has class 'z', which the model does not know"):
         model.predict(with_names(graphs(), classes=["a", "z", "b"]))

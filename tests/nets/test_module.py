@@ -209,7 +209,7 @@ def test_a_file_does_not_choose_what_is_imported(address, graphs):
     assert (TrainedModel.load("m").logits(graph) == found.model.logits(graph)).all()
     MODELS.pop("my_nets_net")
     Net = sys.modules.pop("my_nets").Net
-    with pytest.raises(ModelFileError, match="'my_nets_net', which is not known here"):
+    with pytest.raises(ModelFileError, match="'my_nets_net', which is unknown"):
         TrainedModel.load("m")
     assert "my_nets" not in sys.modules
     assert register_model(Net) is Net
@@ -289,13 +289,13 @@ def test_modules_that_fail_are_told_in_a_sentence(graphs):
 
     graph = graphs(n=30, d=5)
     for kind, sentence in (
-        (Wide, r"Wide returned \(30, 5\) for 30 nodes and 3 outputs; its forward must give"),
+        (Wide, r"Wide returned \(30, 5\) for 30 nodes and 3 outputs; its forward must return"),
         (Pair, "Pair returned tuple for 30 nodes"),
         (Fails, r"Fails cannot be evaluated \(no edges\)\.$"),
-        (Lazy, "Lazy cannot be made"),
+        (Lazy, "Lazy cannot be built"),
         (Structured, "Structured cannot be evaluated"),
-        (Large, "the buffer 'places' of Large holds whole numbers beyond"),
-        (Frozen, "no parameter that can be trained"),
+        (Large, "the buffer 'places' of Large contains integers beyond"),
+        (Frozen, "no trainable parameters"),
         (Detached, "outputs of Detached have no gradient"),
     ):
         with pytest.raises(ConfigError, match=sentence):

@@ -215,7 +215,7 @@ def test_screens_are_the_innermost_word() -> None:
     assert space.screen("x", "lgc") is None
     assert all("screen" not in one for one in space.configurations("any", "lgc"))
     for wrong in ("0", "2.0", "true", '"4"', "[4]"):
-        with pytest.raises(GridError, match=r"\[any\]: screen is .*; it must be a number from 1"):
+        with pytest.raises(GridError, match=r"\[any\]: screen is .*; it must be a whole number, 1"):
             parse_space(f"[any]\nscreen = {wrong}")
 
 
@@ -227,7 +227,7 @@ def test_screens_are_the_innermost_word() -> None:
     [
         ("[cora]\nlr = \n", "not valid TOML.*line 2"),
         ("[cora]\nhop = [2]", "'hop' is not an option.*Did you mean 'hops'"),
-        ('[cora]\nmodel = ["lgc"]', "'model' is chosen for the whole search"),
+        ('[cora]\nmodel = ["lgc"]', "'model' is set for the whole search"),
         ("[cora]\nlr = []", "lr is an empty list"),
         ('[cora]\nlr = ["0.1"]', "lr is '0.1'; it must be a number"),
         ("[cora]\nlr = nan", "lr is nan; it must be a number"),
@@ -238,21 +238,24 @@ def test_screens_are_the_innermost_word() -> None:
         (f"[cora]\nlr = {'[' * 5000}", "not valid TOML"),
         (f"[cora]\nlr.low{'.x' * 5000} = 1\nlr.high = 2", "distribution of lr"),
         ("[cora]\nbias = 1", "bias is 1; it must be true or false"),
-        ("[cora]\noperator = 3", "operator is 3; it must be a text"),
-        ("[cora.hlcg]\nlr = [0.1]", r"\[cora\] has a table 'hlcg'.*Did you mean 'hlgc'"),
-        ("[cora.lgc.node]\nlr = [0.1]", r"\[cora.lgc\] has a table 'node'.*none"),
-        ("[cora.hlgc.nod]\nlr = [0.1]", r"\[cora.hlgc\] has a table 'nod'.*node, class, feature"),
+        ("[cora]\noperator = 3", "operator is 3; it must be a string"),
+        ("[cora.hlcg]\nlr = [0.1]", r"\[cora\] has an unknown table 'hlcg'.*Did you mean 'hlgc'"),
+        ("[cora.lgc.node]\nlr = [0.1]", r"\[cora.lgc\] has an unknown table 'node'.*none"),
+        (
+            "[cora.hlgc.nod]\nlr = [0.1]",
+            r"\[cora.hlgc\] has an unknown table 'nod'.*node, class, feature",
+        ),
         ("lr = [0.1]", "'lr' is outside of a section"),
         ("lr = {low = 0.1, high = 1}", "'lr' is outside of a section"),
         ("[[cora]]\nlr = [0.1]", "'cora' is outside of a section"),
-        ("[cora.gcn]\ncut = true", r"\[cora.gcn\]: cut is True; it must be a text"),
+        ("[cora.gcn]\ncut = true", r"\[cora.gcn\]: cut is True; it must be a string"),
         ("[cora]\nlr = {low = 0.1}", "distribution of lr: .*`high`"),
         ("[cora]\nlr = {low = 0.1, hi = 1}", "distribution of lr: .*`hi`"),
         ("[cora]\nlr = {low = 1, high = 0.1}", "low must be smaller"),
         ("[cora]\nlr = {low = 0, high = 0.1, log = true}", "larger than 0"),
         ("[cora]\nlr = {low = 0.1, high = 1, log = 1}", "distribution of lr: Expected `bool`"),
         ("[cora]\nhops = {low = 1.5, high = 5}", "low and high must be whole"),
-        ("[cora]\nbias = {low = 0, high = 1}", "not a number; list its values"),
+        ("[cora]\nbias = {low = 0, high = 1}", "not a numeric option; list its values"),
     ],
     ids=lambda value: value[:40],
 )

@@ -101,7 +101,7 @@ def test_threads_share_a_file_in_memory():
 
 def test_other_data_and_other_files_are_refused(tmp_path):
     SearchFile(tmp_path / "s", FACTS).close()
-    with pytest.raises(SearchError, match="another data: '0123' there, '4567' here"):
+    with pytest.raises(SearchError, match="another data: '0123' instead of '4567'"):
         SearchFile(tmp_path / "s", FACTS | {"data": "4567"})
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / FILE).write_text("no database" * 100)
@@ -110,14 +110,14 @@ def test_other_data_and_other_files_are_refused(tmp_path):
     with sqlite3.connect(tmp_path / "s" / FILE) as db:
         db.execute("CREATE TRIGGER t AFTER UPDATE ON trials BEGIN DELETE FROM facts; END")
     db.close()
-    with pytest.raises(SearchError, match="is not a search of this version"):
+    with pytest.raises(SearchError, match="was not written by a search of this version"):
         SearchFile(tmp_path / "s", FACTS)
     (tmp_path / "pipe").mkdir()
     os.mkfifo(tmp_path / "pipe" / FILE)
     with pytest.raises(SearchError, match="is not a file"):
         SearchFile(tmp_path / "pipe", FACTS)
     (tmp_path / "taken").write_text("x")
-    with pytest.raises(SearchError, match="cannot be a folder"):
+    with pytest.raises(SearchError, match="cannot be used as a folder"):
         SearchFile(tmp_path / "taken", FACTS)
 
 

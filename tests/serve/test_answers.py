@@ -171,19 +171,19 @@ def test_a_hop_store(tables, tmp_path):
     [
         ({"agee": 3}, "'agee' is not a feature"),
         ({"kind": "cat"}, "'kind' is not a feature"),
-        ({"age": "old"}, "age is 'old'; give a number"),
-        ({"age": True}, "age is True; give a number"),
-        ({"age": math.inf}, "age is inf; give a number"),
+        ({"age": "old"}, "age is 'old'; it must be a number"),
+        ({"age": True}, "age is True; it must be a number"),
+        ({"age": math.inf}, "age is inf; it must be a number"),
         ({"age": 1e300}, "too large"),
         ({AMOUNT: None}, "cannot be missing"),
         ({"town": "Rome"}, "has never seen"),
-        ({"town": 3}, "is not a text"),
-        ({"since": "yesterday"}, "a date such as 2020-02-29 or 29.02.2020"),
-        ({"since": "03/04/2011"}, "a date such as"),  # of two meanings
-        ({"since": "2020-02-30"}, "a date such as"),
+        ({"town": 3}, "is not a string"),
+        ({"since": "yesterday"}, "a date, e.g. 2020-02-29 or 29.02.2020"),
+        ({"since": "03/04/2011"}, "a date, e.g."),  # of two meanings
+        ({"since": "2020-02-30"}, "a date, e.g."),
         ({"member": "perhaps"}, "true or false"),
-        ({"member": 0.5}, "member is 0.5; give true or false"),
-        ({"member": 7}, "member is 7; give true or false"),
+        ({"member": 0.5}, "member is 0.5; it must be true or false"),
+        ({"member": 7}, "member is 7; it must be true or false"),
     ],
 )
 def test_what_cannot_be_changed(answers, change, sentence):
@@ -202,7 +202,7 @@ def small(ids=None, names=None):
 
 
 def test_ids_of_the_same_text_are_refused():
-    with pytest.raises(ConfigError, match=r"two nodes of .* have ids with the same text"):
+    with pytest.raises(ConfigError, match=r"two nodes of .* have ids that look the same"):
         Answers(*small([1, "1", "b"]))
 
 

@@ -70,7 +70,7 @@ def test_ids_are_any_text(client):
     ("path", "status", "sentence"),
     [
         ("/api/node", 422, "id: Field required"),
-        ("/api/node?id=nobody", 404, "'nobody' is not the id of a node"),
+        ("/api/node?id=nobody", 404, "'nobody' is not a node id"),
         ("/api/node?id=7&more=1", 422, "more: "),
         ("/api/node?id=" + "x" * 1001, 422, "at most 1000 characters"),
         ("/api/nodes?limit=0", 422, "limit: "),
@@ -78,13 +78,13 @@ def test_ids_are_any_text(client):
         ("/api/nodes?limit=many", 422, "limit: "),
         ("/api/explanation?id=7&top=51", 422, "top: "),
         ("/api/explanation?id=7&class=bird", 422, "class_ is 'bird'"),
-        ("/api/explanation?id=7&class=dog&against=dog", 422, "which is the explained class"),
+        ("/api/explanation?id=7&class=dog&against=dog", 422, "the explained class"),
         ("/api/change", 405, "Method not allowed"),
-        ("/files/answers.py", 404, "nothing at this address"),
-        ("/files/..%2Fapp.py", 404, "nothing at this address"),
-        ("/docs", 404, "nothing at this address"),
-        ("/redoc", 404, "nothing at this address"),
-        ("/api/" + "x" * 300, 404, "nothing at this address"),
+        ("/files/answers.py", 404, "Not found"),
+        ("/files/..%2Fapp.py", 404, "Not found"),
+        ("/docs", 404, "Not found"),
+        ("/redoc", 404, "Not found"),
+        ("/api/" + "x" * 300, 404, "Not found"),
     ],
 )
 def test_wrong_queries(client, path, status, sentence):
@@ -108,8 +108,8 @@ def test_wrong_queries(client, path, status, sentence):
         ('{"id": "7"}', 422, "features: Field required"),
         ('{"id": "7", "features": {}, "more": 1}', 422, "more: "),
         ('{"id": "7", "features": {"age": [1]}}', 422, "features.age"),
-        ('{"id": "7", "features": {"age": "old"}}', 422, "age is 'old'; give a number."),
-        ('{"id": "7", "features": {"age": true}}', 422, "age is True; give a number."),
+        ('{"id": "7", "features": {"age": "old"}}', 422, "age is 'old'; it must be a number."),
+        ('{"id": "7", "features": {"age": true}}', 422, "age is True; it must be a number."),
         ('{"id": "7", "features": {"<i>nothing": 1}}', 422, "'<i>nothing' is not a feature"),
         ('{"id": "nobody", "features": {}}', 404, "'nobody'"),
         (json.dumps({"id": "7", "features": {f"f{i}": 1 for i in range(101)}}), 422, "at most 100"),
@@ -221,7 +221,7 @@ def test_it_ends_when_asked_to(model, tables, tmp_path, number):
         assert process.wait() == 0
         kept.close()
     text = log.read_text(encoding="utf-8")
-    assert text.rstrip().endswith("The server has ended.")
+    assert text.rstrip().endswith("The server has stopped.")
     assert "Traceback" not in text
     assert [path.name for path in tmp_path.iterdir()] == ["log"]  # nothing was written
     assert sorted((path, path.stat().st_mtime) for path in tables.parent.rglob("*")) == before
@@ -294,7 +294,7 @@ def test_a_port_that_is_taken(model, tables):
         (["MODEL", "TABLES", "--port", 99999], 2, "--port"),
         (["MODEL", "TABLES", "--host", "no.such.host.invalid"], 1, "cannot listen at"),
         (["MODEL"], 2, "Missing argument"),
-        (["MODEL", "TABLES", "--memory", "2GB"], 2, "memory is only for hop stores"),
+        (["MODEL", "TABLES", "--memory", "2GB"], 2, "memory is only used with hop stores"),
     ],
 )
 def test_wrong_use(model, tables, words, code, sentence):

@@ -99,7 +99,7 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
             page.fill("#wanted", "nobody")
             page.keyboard.press("Enter")
             page.wait_for_selector("#status.wrong")
-            assert "'nobody' is not the id of a node" in page.inner_text("#status")
+            assert "'nobody' is not a node id" in page.inner_text("#status")
             assert not page.locator("main").is_visible()  # not the node before
             page.go_back()
             page.wait_for_selector("#status:not(.wrong)")

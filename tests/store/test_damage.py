@@ -129,10 +129,10 @@ def test_damage_in_the_middle_of_the_work(graphs, stores, tmp_path, dtype):
 
 def test_another_graph_is_refused(made, graphs):
     graph, folder, _ = made
-    with pytest.raises(StoreError, match="use another --out"):
+    with pytest.raises(StoreError, match="use another folder"):
         propagate(graphs(60, 9, seed=5, dtype=np.float32), folder, **SETTINGS)
     for setting, value in (("operator", "laplacian"), ("basis", "chebyshev"), ("dtype", "float16")):
-        with pytest.raises(StoreError, match=f"with {setting} .*, not {value}; use another --out"):
+        with pytest.raises(StoreError, match=f"with {setting} .*, not {value}; use another folder"):
             propagate(graph, folder, hops=3, **{setting: value})
     other = graph.with_features(graph.features + 1)
     with pytest.raises(StoreError, match="with features"):
@@ -306,7 +306,7 @@ def test_folders_that_are_no_store(graphs, tmp_path):
 
 
 def test_one_process_leads(graphs, tmp_path):
-    with claimed(tmp_path / "s"), pytest.raises(StoreError, match="another process is working"):
+    with claimed(tmp_path / "s"), pytest.raises(StoreError, match="another process is using"):
         propagate(graphs(5, 2), tmp_path / "s", hops=1)
 
 
@@ -314,11 +314,11 @@ def test_numbers_beyond_the_type(graphs, tmp_path):
     graph = graphs(20, 3, dtype=np.float32)
     large = graph.with_features(graph.features * 1e6)
     with pytest.raises(
-        StoreError, match=r"beyond the range of float16 in columns 0 to 2.*bfloat16"
+        StoreError, match=r"exceeds the range of float16 in columns 0 to 2.*bfloat16"
     ):
         propagate(large, tmp_path / "a", hops=2, dtype="float16")
     huge = graph.with_features(graph.features * 1e38)
-    with pytest.raises(StoreError, match=r"hop \d+ has numbers beyond the range of float32"):
+    with pytest.raises(StoreError, match=r"hop \d+ exceeds the range of float32"):
         propagate(huge, tmp_path / "b", hops=20, operator="laplacian")
 
 

@@ -97,7 +97,7 @@ def test_wrong_questions_get_one_sentence(graphs, tmp_path):
         store.read(0, 1, hops=[2])
     with pytest.raises(ConfigError, match="nodes goes from 0 to 10 but the store has 10"):
         store.rows([0, 10])
-    with pytest.raises(ConfigError, match="give node indices"):
+    with pytest.raises(ConfigError, match="pass a list of integer node indices"):
         store.rows([0.5])
     assert store.rows([]).shape == (2, 0, 3)
     with pytest.raises(ConfigError, match="Did you mean 'float16'"):

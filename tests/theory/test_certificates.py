@@ -145,7 +145,7 @@ def test_refusals(whole):
     assert holdout_certificate(refit, graph, 0.05).sample == 30  # on other nodes
     everything = graph.with_split(Split(np.concatenate([split.train, split.test]), split.val))
     greedy = hoplite.train(everything, "sgc", **OPTIONS).model
-    with pytest.raises(GraphError, match="perhaps from the test nodes"):
+    with pytest.raises(GraphError, match="may have learned from the test nodes"):
         holdout_certificate(greedy, graph, 0.05)
     found = hoplite.certify(greedy, everything)
     assert found.holdout is None
@@ -153,7 +153,7 @@ def test_refusals(whole):
     labels = hoplite.train(graph, "labelprop").model
     found = hoplite.certify(labels, graph)
     assert found.holdout.sample == 30
-    assert "for linear models" in found.refusals["pac_bayes"]
+    assert "requires a linear model" in found.refusals["pac_bayes"]
     with pytest.raises(ConfigError, match="confidence is 1"):
         hoplite.certify(refit, graph, confidence=1)
     full = graph.with_split(Split(np.arange(NODES)))

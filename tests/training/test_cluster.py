@@ -128,14 +128,14 @@ def test_local_workers_that_are_killed(graph, store):
 
 def test_refusals(graph, store):
     model, training, _ = setting(graph)
-    with pytest.raises(ConfigError, match="batch is 9 but a cluster takes all rows"):
+    with pytest.raises(ConfigError, match="batch is 9 but a cluster uses all rows"):
         ClusterRows(store, model, "local:1", training=TrainingConfig(dropout=0, batch=9))
     with pytest.raises(ConfigError, match="cluster is 'nowhere'"):
         ClusterRows(store, model, "nowhere", training=training)
     with pytest.raises(ConfigError, match="this training needs"):
         ClusterRows(store, model, "local:1", memory="50MB", training=training)
     gated = build_model(model_config("hlgc", hops=4), graph.num_features, 3)
-    with pytest.raises(ConfigError, match="a cluster trains linear models"):
+    with pytest.raises(ConfigError, match="a cluster only trains linear models"):
         ClusterRows(store, gated, "local:1", training=training)
 
 

@@ -25,7 +25,5 @@ def test_nobody_sure_is_no_penalty(graphs):
 def test_numbers_do_not_agree():
     graph = hoplite.Graph.from_edges([(0, 1), (1, 2)], np.eye(3), np.array([0.5, 1.5, 2.5]))
     graph = graph.with_split(hoplite.Split([0, 1], [2], []))
-    with pytest.raises(
-        ConfigError, match=r"consistency is 1, which is for nodes of one class each"
-    ):
+    with pytest.raises(ConfigError, match=r"consistency is 1, which requires one class per node"):
         hoplite.train(graph, "lgc", consistency=1.0)

@@ -233,7 +233,7 @@ def test_runs_and_sets_that_do_not_fit_are_refused(graphs):
     for runs, data, part, error, sentence in [
         ([], source, sets["train"], ConfigError, "at least one run"),
         ([run], source, NONE, GraphError, "training set is empty"),
-        ([run], Propagation(graph, hops=3), sets["train"], ConfigError, "is for 3 hops"),
+        ([run], Propagation(graph, hops=3), sets["train"], ConfigError, "has 3 hops"),
         ([run], Propagation(graph, basis="chebyshev"), sets["train"], ConfigError, "chebyshev"),
         *[
             ([dataclasses.replace(run, seed=seed)], source, sets["train"], ConfigError, "seed is")
@@ -243,5 +243,5 @@ def test_runs_and_sets_that_do_not_fit_are_refused(graphs):
         with pytest.raises(error, match=sentence):
             train_runs(model, data, runs, {"train": part})
     outside = NodeSet(np.array([0, 99]), np.array([0, 1]))
-    with pytest.raises(GraphError, match="node 99 is not in"):
+    with pytest.raises(GraphError, match="node 99 is out of range"):
         train_runs(model, source, [run], {"train": sets["train"], "val": outside})

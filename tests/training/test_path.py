@@ -134,7 +134,7 @@ def test_options_of_steps_mean_adam():
     assert split_options("sgc", {"preset": "paper"})[0].hops == 10
     config, training = split_options("jacobiconv", {"preset": "authors", "lr": 0.1})
     assert (config.operator, training.lr, training.filter_decay_factor) == ("adjacency", 0.1, 0)
-    with pytest.raises(hoplite.ConfigError, match="sgc has no such settings"):
+    with pytest.raises(hoplite.ConfigError, match="sgc has no such preset"):
         split_options("sgc", {"preset": "authors"})
 
 

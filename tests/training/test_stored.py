@@ -266,13 +266,13 @@ def test_rows_and_chunks_in_any_order(graph, store, kept, monkeypatch):
         ({"hops": 4}, "hops is 4 but .* has 3"),
         ({"operator": "laplacian"}, "operator is 'laplacian' but .* 'renormalized'"),
         ({"basis": "chebyshev"}, "basis is 'chebyshev' but"),
-        ({"order": "weights-first"}, "a store holds hop features"),
+        ({"order": "weights-first"}, "a hop store contains hop features"),
         ({"memory": "100MB"}, "use [0-9]+MB or more"),
         ({"memory": "much"}, "memory is 'much'"),
         ({"batch": 8, "standardize": True}, "standardize needs all nodes"),
         ({"batch": 8, "optimizer": "lbfgs"}, "optimizer is 'lbfgs'"),
         ({"batch": -1}, "batch is -1"),
-        ({"batch": 8, "cluster": "local:1"}, "batch is 8 but a cluster takes all rows"),
+        ({"batch": 8, "cluster": "local:1"}, "batch is 8 but a cluster uses all rows"),
     ],
 )
 def test_what_a_store_cannot_do(store, options, sentence):
@@ -284,9 +284,11 @@ def test_other_refusals(graph, store):
     for model in ("gcn", "gat"):
         with pytest.raises(ConfigError, match="needs the edges"):
             hoplite.train(store, model, epochs=1)
-    with pytest.raises(ConfigError, match="memory is only for hop stores"):
+    with pytest.raises(ConfigError, match="memory is only used with hop stores"):
         hoplite.train(graph, "lgc", epochs=1, memory="4GB")
-    with pytest.raises(ConfigError, match="model is 'hlgc' but a cluster trains linear models"):
+    with pytest.raises(
+        ConfigError, match="model is 'hlgc' but a cluster only trains linear models"
+    ):
         hoplite.train(store, "hlgc", epochs=1, cluster="local:1")
 
 

@@ -102,7 +102,7 @@ def main() -> None:
 def _report_signal(number: int) -> int:
     words = sys.argv[1:]
     resumable = {"search", "propagate", "--fetch"} & {*words} or {"auto", "--out"} <= {*words}
-    hint = "; run the same command again to continue" if resumable else ""
+    hint = "; run the same command again to resume" if resumable else ""
     print_error(f"stopped by {signal.Signals(number).name}{hint}.")
     return 128 + number
 

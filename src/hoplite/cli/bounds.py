@@ -19,11 +19,11 @@ if TYPE_CHECKING:  # importing it takes time
 
 TOLERANCE = 1e-6
 MEANINGS = {
-    "most": "the largest value that any signs can give",
+    "most": "the largest value over all signs",
     "massart": "Massart's lemma, hop by hop",
     "chernoff": "every feature's own moments, all hops together",
     "hopwise": "every feature's own moments, hop by hop",
-    "covering": "finitely many rates beta stand for all",
+    "covering": "a finite net of rates beta",
 }
 
 
@@ -141,7 +141,7 @@ def _print(values: dict[str, Any]) -> None:
     basis = find_basis(values["basis"])
     if family.facts.theorem and (paper is not None or basis.powers):
         low = paper is not None and paper < estimate["low"]
-        note = "too low here: it does not hold" if low else "as stated; it need not hold"
+        note = "too low here: it does not hold" if low else "as stated; not guaranteed to hold"
         rows.append([f"the paper's theorem {family.facts.theorem}", _figure(paper), note])
     fixed = ", ".join(f"{name} {values[name]}" for name in ("alpha", "time") if name in values)
     title = (
@@ -156,7 +156,7 @@ def _print(values: dict[str, Any]) -> None:
     )
     if "truncation" in values:
         cut = values["truncation"]
-        lost = f"at most {cut['error']:.2g}" if cut["error"] is not None else "an unknown part"
+        lost = f"at most {cut['error']:.2g}" if cut["error"] is not None else "an unknown fraction"
         console.print_line(
             f"Cut after {values['hops']} hops, exp(beta S) loses {lost} of ||X Theta|| at "
             f"|beta| = {values['coefficient_bound']:.3g}; "

@@ -12,7 +12,7 @@ from hoplite.progress import steps_bar
 
 SUBJECTS = {
     "holdout": "The model, by its test nodes",
-    "pac_bayes": "PAC-Bayes, without test nodes: a classifier that draws its weights around those "
+    "pac_bayes": "PAC-Bayes, without test nodes: a classifier with random weights around those "
     "of such a model",
 }
 
@@ -21,7 +21,7 @@ SUBJECTS = {
 def certify(
     model_dir: options.ModelFolder,
     dataset: options.Dataset,
-    confidence: float = Option(0.95, help="Of each certificate."),
+    confidence: float = Option(0.95, help="Confidence of each certificate."),
     halves_seed: int = Option(
         0, "--seed", help="Seed of the halves of the labels; choose it once."
     ),

@@ -35,7 +35,9 @@ def datasets(
     embedded, others = available(), obtainable()
     place = find_reddit()
     sources = {
-        "reddit": f"it is in {place}" if place else "get it with `hoplite datasets --fetch reddit`",
+        "reddit": f"it is in {place}"
+        if place
+        else "download it with `hoplite datasets --fetch reddit`",
         "reddit-like": "generated; reddit-like:0.01 has a hundredth of its nodes and edges",
     }
     if json:
@@ -53,7 +55,7 @@ def datasets(
         size = f"{info.nodes:,} nodes, {info.edges:,} edges, {info.features} features"
         console.print_line(f"{info.name}: {size}; {sources[info.name]}")
     console.print_line(
-        "Your own graph: wherever a name goes, give a folder with nodes.csv and edges.csv."
+        "For your own graph, pass a folder with nodes.csv and edges.csv instead of a name."
     )
 
 

@@ -29,8 +29,8 @@ MAX_DIFFERENCE = 1e-5  # of a product of float32 whose sums have another order
 MIN_ACCURACY = 0.5  # of Cora's training nodes after a few epochs; by chance it is 0.14
 MIN_DISK = 10**9  # bytes, below which stores and searches run into trouble
 REMEDY = (
-    "install it again (pip install --force-reinstall hoplite-graph), or report it with the output "
-    "of `hoplite doctor --json`"
+    "reinstall it (pip install --force-reinstall hoplite-graph), or report it with the output of "
+    "`hoplite doctor --json`"
 )
 
 
@@ -108,14 +108,14 @@ def import_problem(module: str) -> str | None:
 
 def try_hoplite() -> str:
     problem = import_problem("hoplite.training")
-    return _passed(problem or "it and its libraries can be imported", problem is None)
+    return _passed(problem or "it can be imported with its libraries", problem is None)
 
 
 def try_kernels() -> str:
     from hoplite.engine.backend import kernels
 
     if find_spec("hoplite._native") is None:
-        return "the C++ core was not built; NumPy computes, more slowly"
+        return "the C++ core was not built; NumPy is used, which is slower"
     problem = import_problem("hoplite._native")
     return _passed(problem or kernels(), problem is None)
 
@@ -219,8 +219,8 @@ def list_notes(facts: dict[str, dict[str, Any]]) -> list[str]:
         )
     if facts["torch"].get("problem"):
         notes.append(
-            f"PyTorch is installed, but {facts['torch']['problem']}; networks such as gcn need it. "
-            "Install it again: pip install --force-reinstall torch."
+            f"PyTorch is installed, but {facts['torch']['problem']}; networks such as gcn need "
+            "it. Reinstall it: pip install --force-reinstall torch."
         )
     if limit and kernels.get("threads", 0) > limit + 0.5:
         notes.append(
@@ -228,7 +228,7 @@ def list_notes(facts: dict[str, dict[str, Any]]) -> list[str]:
             f"threads; set OMP_NUM_THREADS={max(1, int(limit))}."
         )
     if machine["memory_limit"] is not None:
-        notes.append("This container has less memory than the machine; give --memory accordingly.")
+        notes.append("This container has less memory than the machine; set --memory accordingly.")
     if machine["free_disk"] < MIN_DISK:
         notes.append(f"The temporary folder {Path(machine['temporary_folder'])} is nearly full.")
     return notes

@@ -118,7 +118,7 @@ def check_graph(model: TrainedModel, graph: str | None, nodes: list[str]) -> Non
     from hoplite.graphs.model import is_graph_model
 
     if is_graph_model(model) and graph is None:
-        raise ConfigError("is a model of graphs; name one of them with --graph.", "model_dir")
+        raise ConfigError("is a graph model; choose a graph with --graph.", "model_dir")
     if not is_graph_model(model) and graph is not None:
         raise ConfigError("requires a model of graphs; use --node.", "graph")
     if graph is None and not nodes:

@@ -57,7 +57,7 @@ def complete_dataset(incomplete: str) -> list[str]:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what already exists.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 Dataset = Annotated[
     str,
     typer.Argument(
@@ -333,5 +333,5 @@ def check_table(option: str, out: Path, dataset: str) -> None:
     data, target = (Path(os.path.realpath(path)) for path in (dataset, out))
     if target.exists() and (target == data or data in target.parents):
         raise ConfigError(
-            f"{option} {out} already exists and is a file of {dataset}; give another name."
+            f"{option} {out} already exists and is a file of {dataset}; choose another name."
         )

@@ -74,7 +74,7 @@ def predict(
     if sets is not None:
         check_number("sets", sets, 0, 1, open_ends="lm")
     elif by_class:
-        raise ConfigError("requires --sets, such as --sets 0.9.", "by_class")
+        raise ConfigError("requires --sets, e.g. --sets 0.9.", "by_class")
     options.check_new(out, overwrite=overwrite)
     from hoplite import open_data  # only now, as importing it takes time
     from hoplite.graphs.model import is_graph_model
@@ -91,9 +91,7 @@ def predict(
     reading, new = {"prepare": model, **options.without_none(reading)}, None
     of_graphs = is_graph_model(model)
     if of_graphs and add is not None:
-        raise ConfigError(
-            "requires a model of nodes; new graphs are a DATASET of their own.", "add"
-        )
+        raise ConfigError("requires a node model; pass new graphs as DATASET.", "add")
     if of_graphs:
         model, data = graphs.opened(model_dir, dataset, reading)
     elif add is None:

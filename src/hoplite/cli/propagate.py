@@ -60,9 +60,11 @@ def propagate(
     chosen = options.without_none(settings)
     tables = {name: chosen.pop(name) for name in TableOptions.names() if name in chosen}
     if update and chosen:
-        raise ConfigError("cannot be combined with --update: the store decides.", min(chosen))
+        raise ConfigError(
+            "cannot be combined with --update, which uses the store's setting.", min(chosen)
+        )
     if not update and "hops" not in chosen:
-        raise ConfigError("is missing; give the degree k of the polynomial.", "hops")
+        raise ConfigError("is missing; set the degree k of the polynomial.", "hops")
     from hoplite import TrainedModel, set_num_threads  # only now, as importing it takes time
     from hoplite.machine import parse_bytes
     from hoplite.store import HopStore, update_store
@@ -77,7 +79,8 @@ def propagate(
     imported = not update and large_tables(dataset, parse_bytes(memory), tables)
     if imported:
         console.print_note(
-            f"{dataset} is large for --memory {memory}: it is imported to {out / 'graph'}"
+            f"{dataset} is too large for --memory {memory}, so it is first imported to "
+            f"{out / 'graph'}"
         )
     with steps_bar(f"propagate {dataset}") as progress:
         tables |= {"memory": memory, "progress": progress}
@@ -86,7 +89,7 @@ def propagate(
             store = update_store(dataset, out, **tables)
             if store.manifest.added == before:
                 console.print_note(
-                    f"Nothing was added: all of {dataset} is already in {out}, or dropped."
+                    f"Nothing was added: all of {dataset} is already in {out} or was dropped."
                 )
         else:
             store = run(dataset, out, **tables, **chosen)

@@ -56,8 +56,8 @@ def serve(
         where = address(host, bound)
         if not is_loopback(host):
             console.print_note(
-                f"warning: {host} can be reached from other machines, without a login; whoever "
-                "reaches it sees the data."
+                f"warning: {host} can be reached from other machines without a login; anyone who "
+                "can reach it can see the data."
             )
 
         def ready() -> None:
@@ -66,7 +66,7 @@ def serve(
                 console.print_json(place | {"dataset": data.name, "nodes": data.num_nodes})
             else:
                 console.print_line(
-                    f"{data.name}, {data.num_nodes:,} nodes: {where} (Ctrl-C ends it)"
+                    f"{data.name}, {data.num_nodes:,} nodes: {where} (press Ctrl-C to stop)"
                 )
             if open_:
                 import webbrowser
@@ -74,4 +74,4 @@ def serve(
                 webbrowser.open(where)
 
         run(make_app(answers, host=host), bound, ready)
-    console.print_note("The server has ended.")
+    console.print_note("The server has stopped.")

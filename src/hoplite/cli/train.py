@@ -167,7 +167,7 @@ def _report(
     else:
         if choice is not None:
             console.print_description(choice._describe())
-            console.print_line(f"Again: --trials {choice.trials} gives the same choice")
+            console.print_line(f"To repeat this choice, use --trials {choice.trials}")
         _print_runs(result, summary)
         for table in result._describe().tables[:1]:
             console.print_table("metrics", table.columns, table.rows)
@@ -191,7 +191,7 @@ def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | N
     facts: dict[str, Any] = {"Split": sizes + (f" ({split['note']})" if split["note"] else "")}
     facts |= {"Note": summary["unvalidated"], "Prepared": summary.get("prepared")}
     if "relations" in summary:
-        facts["Edges"] = f"{', '.join(summary['relations'])}, with a polynomial each"
+        facts["Edges"] = f"{', '.join(summary['relations'])}, each with its own polynomial"
     if result.model.correct_smooth is not None:
         facts["Correct and Smooth"] = result.model.correct_smooth.describe()
     if "protocol" in summary:
@@ -218,7 +218,7 @@ def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | N
     else:
         facts["Time"] = f"{summary['ms_per_epoch']:.2f} ms per epoch and seed"
     if diverged := [str(run.seed) for run in result.runs if run.diverged]:
-        facts["Diverged"] = f"seeds {', '.join(diverged)}; their best epoch before that counts"
+        facts["Diverged"] = f"seeds {', '.join(diverged)}; the best epoch before that is used"
     return facts | {"Model": summary.get("out")}
 
 

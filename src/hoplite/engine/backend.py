@@ -30,7 +30,9 @@ try:
 except ImportError:  # built without a compiler (HOPLITE_NO_NATIVE=1)
     native = None
 if native is not None and getattr(native, "INTERFACE", 1) != INTERFACE:
-    raise ImportError("hoplite._native was built from other sources; rebuild it: pip install -e .")
+    raise ImportError(
+        "hoplite._native was built from other sources; rebuild it with `pip install -e .`"
+    )
 
 MAX_THREADS = 1024
 RANGE_NUMBERS = 1 << 20  # of the left operand of a dense product in one range of rows

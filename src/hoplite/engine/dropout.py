@@ -49,7 +49,7 @@ class Mask:
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate < 1:
-            raise ConfigError(f"a dropout rate is {self.rate}; it must be at least 0 and below 1.")
+            raise ConfigError(f"dropout rate is {self.rate}; it must be at least 0 and below 1.")
 
     @property
     def threshold(self) -> int:

@@ -116,7 +116,9 @@ class Order(ABC):
 
     def part(self, rows: np.ndarray) -> Order:
         """Some of the rows, by their positions, where rows are kept."""
-        raise ConfigError("mini-batches need kept hop features; set order to 'hops-first'.")
+        raise ConfigError(
+            "mini-batches require precomputed hop features; set order to 'hops-first'."
+        )
 
 
 class WeightsFirst(Order):
@@ -477,7 +479,7 @@ def make_plan(
             "order to 'weights-first'."
         )
     if order != "auto":
-        return Plan(order, "as asked", sizes)
+        return Plan(order, "as requested", sizes)
     if sizes.dropout:
         return Plan("weights-first", "dropout changes the features in every epoch", sizes)
     available = available_memory() // 2 if memory is None else memory

@@ -78,8 +78,8 @@ class Features:
         chosen = np.array(index, np.int64)
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < self.shape[0]:
             raise GraphError(
-                f"row indices go from {chosen.min()} to {chosen.max()} but there are "
-                f"{self.shape[0]:,} rows; count from 0."
+                f"row indices go from {chosen.min()} to {chosen.max()} but must be between 0 and "
+                f"{self.shape[0] - 1:,}."
             )
         numbers = chosen if self._row_numbers is None else self._row_numbers[chosen]
         store = self._storage

@@ -239,7 +239,9 @@ def _check(
     if rows is None:
         return chosen
     if rows.ndim != 1 or rows.dtype != np.int64 or not rows.flags.c_contiguous:
-        raise GraphError(f"rows is {rows.dtype} of shape {rows.shape}; pass int64 indices.")
+        raise GraphError(
+            f"rows has type {rows.dtype} and shape {rows.shape}; pass a list of int64 indices."
+        )
     if rows.size and (rows.min() < 0 or rows.max() >= n):
-        raise GraphError(f"rows go from {rows.min():,} to {rows.max():,} but there are {n:,}.")
+        raise GraphError(f"row indices go from {rows.min():,} to {rows.max():,} but n is {n:,}.")
     return chosen

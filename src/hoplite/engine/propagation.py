@@ -130,7 +130,7 @@ class Propagation:
     def required_neighbours(self) -> Features:
         """The labels of neighbours; ConfigError if they are not known."""
         if self.neighbours is None:
-            raise ConfigError("the model reads labels of neighbours; give the graph, too.")
+            raise ConfigError("the model uses labels of neighbours; pass the graph as well.")
         return self.neighbours
 
     def combine(self, signal: np.ndarray, scales: np.ndarray) -> np.ndarray:
@@ -309,8 +309,9 @@ def fitted_basis(graph: Graph, operator: Operators, basis: str | Basis, hops: in
     acting, *others = [find_operator(one) for one in listed(operator)]
     if others or not acting.symmetric:
         raise ConfigError(
-            f"basis is {str(chosen)!r}, which is fitted to one symmetric operator, and this is "
-            f"{' and '.join(map(str, listed(operator)))}; use another basis or operator."
+            f"basis is {str(chosen)!r}, which requires a single symmetric operator, but the "
+            f"operator is {' and '.join(map(str, listed(operator)))}; use another basis or "
+            "operator."
         )
     known = _fitted.setdefault(graph, {})
     key = acting, chosen, hops
@@ -324,8 +325,9 @@ def _fit(graph: Graph, operator: Operator, basis: Basis, hops: int) -> Basis:
     needed, free = 8 * nodes * (2 * columns + 2 * min(columns, BLOCK_COLUMNS)), available_memory()
     if needed > free:
         raise ConfigError(
-            f"basis is {str(basis)!r}, and fitting it to {nodes:,} nodes with {columns:,} features "
-            f"takes {format_bytes(needed)}, where {format_bytes(free)} are free; use another basis."
+            f"basis is {str(basis)!r}, and fitting it to {nodes:,} nodes with {columns:,} "
+            f"features takes {format_bytes(needed)} of memory, but only {format_bytes(free)} is "
+            "free; use another basis."
         )
     whole = operator.matrix(graph, np.float64, basis)
     matrix = SparseMatrix.from_scipy(whole, symmetric=True)

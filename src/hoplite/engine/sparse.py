@@ -44,7 +44,8 @@ class SparseMatrix:
         """
         if not sp.issparse(matrix):
             raise GraphError(
-                f"the matrix is a {type(matrix).__name__}; pass a two-dimensional SciPy sparse one."
+                f"the matrix is a {type(matrix).__name__}; pass a two-dimensional SciPy sparse "
+                "matrix."
             )
         csr = as_csr(matrix, "the sparse matrix")
         if symmetric and csr.shape[0] != csr.shape[1]:
@@ -123,7 +124,7 @@ def spmm(
     X = np.ascontiguousarray(X)
     shape = (S.shape[0], X.shape[1] if X.ndim == 2 else 0)
     if Z is None and column_scale is not None:
-        raise ConfigError("column_scale was given without Z, which it multiplies; pass both.")
+        raise ConfigError("column_scale requires Z; pass both.")
     if Z is not None and column_scale is None:
         column_scale = np.ones(shape[1], S.dtype)
     out = np.empty(shape, S.dtype) if out is None else out

@@ -89,8 +89,8 @@ def frequency_response(
     coefficients = np.asarray(coefficients, dtype=np.float64)
     if coefficients.ndim != 1:
         raise ConfigError(
-            f"source has coefficients of shape {coefficients.shape}; give those of one polynomial, "
-            "such as model.filter_coefficients_[0] of a model with relations."
+            f"source has coefficients of shape {coefficients.shape}; pass those of a single "
+            "polynomial, e.g. model.filter_coefficients_[0] of a model with relations."
         )
     return basis_values(basis, operator, np.asarray(points), len(coefficients) - 1) @ coefficients
 
@@ -154,7 +154,7 @@ def spectral_density(
     check_number("seed", seed, 0, whole=True)
     n = graph.num_nodes
     if n == 0:
-        raise GraphError("the graph has no nodes, so no spectrum; pass a graph with nodes.")
+        raise GraphError("the graph has no nodes and thus no spectrum; pass a graph with nodes.")
     chosen = find_operator(operator).similar
     mapped = SparseMatrix.from_scipy(chosen.matrix(graph, basis=MOMENTS_OF), symmetric=True)
     if probes is None and n <= DENSE_NODES:

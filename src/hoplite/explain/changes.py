@@ -105,7 +105,9 @@ class Cell:
         column, after = self.column, own.copy()
         gap = value is None or (value == MISSING_CELL and MISSING_CELL not in column.values)
         if gap and not self.may_miss:
-            raise ConfigError(f"{self.name} cannot be missing, because no training node lacks it.")
+            raise ConfigError(
+                f"{self.name} cannot be missing, because no training node has it missing."
+            )
         if column.categories:
             after[self.features] = 0.0
             if not gap:
@@ -143,7 +145,7 @@ class Cell:
         values = self.column.categories
         if not isinstance(value, str):
             raise ConfigError(
-                f"{self.name} is {value}, which is not a text; pass one of its values."
+                f"{self.name} is {value}, which is not a string; pass one of its values."
             )
         if value not in values and not self.column.other:
             raise ConfigError(
@@ -157,11 +159,11 @@ class Cell:
         if column.truth:
             wanted, number = "true or false", {"true": 1.0, "false": 0.0}.get(str(value), value)
         elif isinstance(column, DateColumn):
-            wanted = "a date such as 2020-02-29 or 29.02.2020"
+            wanted = "a date, e.g. 2020-02-29 or 29.02.2020"
             number = as_days(value) if isinstance(value, str) else value
         allowed = number in (0, 1) if column.truth else not isinstance(number, bool)
         if not isinstance(number, int | float) or not math.isfinite(number) or not allowed:
-            raise ConfigError(f"{self.name} is {value!r}; give {wanted}.")
+            raise ConfigError(f"{self.name} is {value!r}; it must be {wanted}.")
         return float(number)
 
 

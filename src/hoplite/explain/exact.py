@@ -216,8 +216,9 @@ class StoredRows(Rows):
         if needed > self._room:
             least = used_memory() + RESERVE + needed
             raise error(
-                f"{what} takes {format_bytes(needed)} more, so at least {format_bytes(least)} of "
-                f"memory, and {format_bytes(self._memory)} are allowed; give more --memory."
+                f"{what} needs {format_bytes(needed)} more memory, {format_bytes(least)} in "
+                f"total, but the limit is {format_bytes(self._memory)}; increase --memory "
+                "(memory= in Python)."
             )
 
 
@@ -269,9 +270,7 @@ class ExactModel:
         """ConfigError unless the nodes have one class each, which others can be compared with."""
         if not self.trained.task.exclusive:
             task = self.trained.task.labels.task
-            raise ConfigError(
-                f"the task is {task}; only nodes with one class each can be compared."
-            )
+            raise ConfigError(f"the task is {task}, but this requires one class per node.")
 
     @cached_property
     def coefficients(self) -> np.ndarray:
@@ -353,7 +352,7 @@ class ExactModel:
         if not np.isfinite(logits).all():
             raise ConfigError(
                 f"the model gives node {name} the logits {logits.tolist()}, which are not finite; "
-                "retrain it with a smaller learning rate."
+                "train it again with a lower learning rate."
             )
         return logits.astype(np.float64)
 
@@ -369,7 +368,7 @@ def require_linear(config: ModelConfig) -> None:
     """ConfigError unless the outputs of such a model are sums over hops, nodes and features."""
     if not issubclass(config.kind, LinearModel):
         linear = names_of(lambda kind: issubclass(kind, LinearModel), "or")
-        why = "is not linear in the features, so its outputs are not sums over these"
+        why = "is not linear in the features, so its outputs cannot be decomposed"
         raise ConfigError(f"a {config.model} {why}; use {linear}.")
 
 
@@ -382,8 +381,8 @@ def node_index(data: NodeData, node: Any) -> int:
     """
     if isinstance(node, np.ndarray | list | tuple):
         raise GraphError(
-            f"node is a {type(node).__name__}; explain one node at a time, many with an Explainer: "
-            "[explainer.explain(node) for node in nodes]."
+            f"node is a {type(node).__name__}; pass one node at a time, e.g. "
+            "[explainer.explain(node) for node in nodes] with an Explainer."
         )
     if data.node_ids is not None:
         ids = list(data.node_ids)

@@ -173,7 +173,7 @@ class Explainer:
             return target, next((c for c in ranking if c != target), None)
         rival = class_index("against", names, against)
         if rival == target:
-            why = f"is {names[target]!r}, which is the explained class itself; name another."
+            why = f"is {names[target]!r}, the explained class itself; choose another class."
             raise ConfigError(why, "against")
         return target, rival
 

@@ -114,7 +114,7 @@ def flips(
     exact = ExactModel(model, data, None if memory is None else parse_bytes(memory))
     exact.require_one_class()
     if model.num_classes < 2:
-        raise ConfigError("the model knows one class only, so no removal changes a prediction.")
+        raise ConfigError("the model has only one class, so no removal can change a prediction.")
     index = node_index(exact.data, node)
     operator, links = model.config.operator, links_among(model.feature_names, model.preparation)
     for refused, why in (

@@ -304,17 +304,20 @@ def flip_sentence(values: Summary) -> str:
     assert flips is not None
     edges, nodes, predicted = flips.edges, flips.nodes, short(values.node.predicted)
     text = (
-        f"{plural(len(edges.found), 'edge')} and {plural(len(nodes.found), 'node')} were found "
-        f"that would, removed alone, change the prediction from {predicted}. {edges.checked:,} of "
+        f"{plural(len(edges.found), 'edge')} and {plural(len(nodes.found), 'node')} would each "
+        f"change the prediction from {predicted} if removed. {edges.checked:,} of "
         f"{plural(edges.of, 'edge')} and {nodes.checked:,} of {plural(nodes.of, 'node')} within "
-        f"reach were removed, one at a time. As things are, {predicted} leads by "
+        f"reach were tried, one at a time. At present, {predicted} leads by "
         f"{number(flips.margin)}{'' if values.threshold is None else ' over the threshold'}."
     )
     if flips.exhaustive:
         return f"{text} The search is exhaustive: nothing else can have an effect."
     if flips.standardized:
-        return f"{text} The search held the mean and spread of the outputs, so it may miss some."
-    return f"{text} They have the largest estimated effect; a larger --budget checks more."
+        return (
+            f"{text} The search assumed a constant mean and spread of the outputs, so it may "
+            "miss some."
+        )
+    return f"{text} Those with the largest estimated effect were tried; a larger budget tries more."
 
 
 def change_sentence(values: Summary) -> str:

@@ -130,7 +130,7 @@ class GraphExplanation(Described):
             steps = list(enumerate(self.by_step.tolist()))
             tables.insert(0, self._table(self.steps, steps, top, *constant))
             tables.insert(1, self._table("node", self._nodes, top, *constant))
-        return Description(f"Why {self.graph_id} is {self.predicted}", facts, tables)
+        return Description(f"Why {self.graph_id} is predicted {self.predicted}", facts, tables)
 
     def _table(
         self, what: str, parts: Collection[tuple[Any, float]], top: int, rest: str, constant: float
@@ -201,7 +201,7 @@ class GraphExplanation(Described):
             f"Blue nodes support {class_}, orange ones oppose it; the area is the contribution."
         )
         if self.by_node is None:
-            legend = "The logit of this family is not a sum over nodes, so they are grey."
+            legend = "The logit of this family is not a sum over nodes, so all nodes are grey."
         return (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">'
             f"<title>{html.escape(described.title)}</title>"

@@ -86,8 +86,8 @@ def refuse_loss(graphs: GraphSet, *names: str) -> None:
         value = getattr(graphs, name)
         if value.fitted if isinstance(value, Preparation) else value is not None:
             raise GraphError(
-                f"{graphs.name} has {name}, which the file would lose; write "
-                f"dataclasses.replace(graphs, {name}=None) if that is meant."
+                f"{graphs.name} has {name}, which cannot be stored in the file; to write it "
+                f"without, pass dataclasses.replace(graphs, {name}=None)."
             )
 
 
@@ -143,7 +143,7 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
             files["labels"](labels)
             files["split"](places)
     if first is None:
-        raise DatasetError("there is no set of graphs to write; give at least one.")
+        raise DatasetError("there are no graph sets to write; pass at least one.")
     names = first.feature_names
     content = GraphFiles(
         first.name, [*(first.class_names or ())] or None, None if names is None else [*names]
@@ -159,14 +159,14 @@ def open_graph_files(folder: str | Path) -> GraphSet:
         files = {name: RowFile(folder / f"{name}.npy") for name in ARRAYS}
         for name, (kinds, dimensions) in ARRAYS.items():
             if files[name].dtype.kind not in kinds or len(files[name].shape) not in dimensions:
-                raise ValueError(f"{name}.npy has another type or shape")
+                raise ValueError(f"{name}.npy has the wrong type or shape")
         if len(files["indices"]) != len(files["weights"]):
-            raise ValueError("the numbers of edges differ")
+            raise ValueError("the number of edges does not match")
         if not len(files["sizes"]) == len(files["labels"]) == len(files["split"]):
-            raise ValueError("the numbers of graphs differ")
+            raise ValueError("the number of graphs does not match")
         sizes, labels, places = (files[name][:] for name in ("sizes", "labels", "split"))
         if sizes.min(initial=0) < 0 or sizes.sum(dtype=np.float64) != len(files["indptr"]) - 1:
-            raise ValueError("the numbers of nodes differ")
+            raise ValueError("the number of nodes does not match")
         parts = [np.flatnonzero(places == number) for number in range(len(PARTS))]
         split = Split(*parts, note=f"split of {content.name}")
         offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])

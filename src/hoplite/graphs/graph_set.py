@@ -79,7 +79,7 @@ class GraphSet(Described):
         steps = np.diff(offsets)
         if offsets.ndim != 1 or not len(steps) or offsets[0] or offsets[-1] != n or min(steps) < 0:
             raise GraphError(
-                f"offsets must grow from 0 to {n:,}, the number of nodes, in one step per graph."
+                f"offsets must increase from 0 to {n:,}, the number of nodes, one entry per graph."
             )
         if self.features.shape[0] != n:
             raise GraphError(f"features has {self.features.shape[0]:,} rows for {n:,} nodes.")
@@ -122,7 +122,7 @@ class GraphSet(Described):
         GraphSet
         """
         if not graphs:
-            raise GraphError("there is no graph in the list; give at least one.")
+            raise GraphError("the list of graphs is empty; pass at least one graph.")
         first = graphs[0]
         for place, graph in enumerate(graphs):
             if (graph.num_features, graph.feature_names) != (
@@ -131,7 +131,8 @@ class GraphSet(Described):
             ):
                 raise GraphError(
                     f"graph {place} has {plural(graph.num_features, 'feature')} and graph 0 has "
-                    f"{first.num_features:,}, or their names differ; give all the same columns."
+                    f"{first.num_features:,}, or their feature names differ; all graphs must have "
+                    "the same columns."
                 )
         features = [graph.features for graph in graphs]
         sparse = any(map(sp.issparse, features))
@@ -228,7 +229,7 @@ class GraphSet(Described):
         places = {str(one): place for place, one in enumerate(ids)}
         if str(graph_id) not in places:
             raise GraphError(
-                f"{self.name} has no graph {graph_id!r}; ids are like "
+                f"{self.name} has no graph {graph_id!r}; ids look like "
                 f"{next(iter(places))!r}.{nearest_hint(str(graph_id), [*places][:1000])}"
             )
         return places[str(graph_id)]

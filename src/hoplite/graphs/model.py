@@ -217,7 +217,9 @@ class GraphModel:
         """
         head = TrainedModel.load(folder)
         if not is_graph_model(head):
-            raise ModelFileError(f"{folder} is a model of nodes; give a model of graphs.")
+            raise ModelFileError(
+                f"{folder} is a node model, not a graph model; pass a graph model."
+            )
         try:
             content = msgspec.convert(head.training.pop(KEY), PoolingFile)
             if content.family not in FAMILIES:

@@ -111,7 +111,9 @@ class Pooling(ABC):
     def _need(self, name: str, kinds: str, ndim: int) -> np.ndarray:
         array = self.state.get(name)
         if array is None or array.ndim != ndim or array.dtype.kind not in kinds:
-            raise ModelFileError(f"the {self.name} of the model have no valid array {name!r}.")
+            raise ModelFileError(
+                f"the model's {self.name} have no valid array {name!r}; train it again."
+            )
         return array
 
 
@@ -156,7 +158,7 @@ class NodeInputs:
     def fit(cls, graphs: GraphSet, train: np.ndarray, structure: str) -> NodeInputs:
         own = graphs.num_features > 0
         if structure == "none" and not own:
-            raise GraphError(f"{graphs.name} has no features of nodes; let structure be auto.")
+            raise GraphError(f"{graphs.name} has no node features; set structure to auto.")
         if structure == "none" or (structure == "auto" and own):
             return cls(np.empty(0, np.int64), own=own)
         inside = _members(graphs, train)
@@ -417,15 +419,19 @@ class Colours(Pooling):
         seen, times = np.unique(counts.colour[inside], return_counts=True)
         colours = seen[times >= 2]
         if not colours.size:
-            raise GraphError("no two training graphs share a colour; use hops, or a smaller depth.")
+            raise GraphError(
+                "no two training graphs share a colour; use the family hops, or a smaller depth."
+            )
         return cls(settings, graphs.num_features, {"tags": tags, "colours": colours})
 
     def check_state(self) -> None:
         tags, colours = self._need("tags", "i", 1), self._need("colours", "u", 1)
         if tags.size and not (tags.min() >= 0 and tags.max() < self.num_features):
-            raise ModelFileError("the colours of the model name columns that do not exist.")
+            raise ModelFileError(
+                "the model's colours refer to columns that do not exist; train it again."
+            )
         if (colours[1:] <= colours[:-1]).any():
-            raise ModelFileError("the colours of the model are not sorted.")
+            raise ModelFileError("the model's colours are not sorted; train it again.")
 
     def features(self, graphs: GraphSet) -> sp.csr_array:
         counts, colours = self.counts(graphs), self.state["colours"]

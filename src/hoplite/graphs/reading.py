@@ -145,7 +145,7 @@ def _load(
     if path.suffix.lower() == ".npz":
         return read_npz_graphs(path, split=split)
     raise DatasetError(
-        f"{source} is not a set of graphs: give a folder or a database with the tables graphs, "
+        f"{source} is not a set of graphs; pass a folder or a database with the tables graphs, "
         "nodes and edges, a folder of the TU collection, or a .npz file."
     )
 
@@ -170,7 +170,7 @@ def _read_tables(source: Any, prepare: Any, options: Mapping[str, Any]) -> Graph
     options = {name: value for name, value in options.items() if value is not None}
     reading = Reading.of(getattr(prepare, "preparation", prepare), options)
     if reading.options.directed or reading.options.type:
-        raise ConfigError("directed and type are not for sets of graphs; leave them out.")
+        raise ConfigError("directed and type are not supported for sets of graphs; leave them out.")
     with Workspace() as work:
         if isinstance(source, list | tuple):
             tables = [frame_table(work, one, stem) for one, stem in zip(source, STEMS, strict=True)]
@@ -291,7 +291,8 @@ def _from_list(
     libraries = {_library(one) for one in graphs}
     if len(libraries) != 1 or None in libraries:
         raise GraphError(
-            "give a list of graphs of one library: PyTorch Geometric, NetworkX, igraph or Hoplite."
+            "pass a list of graphs from one library: PyTorch Geometric, NetworkX, igraph or "
+            "Hoplite."
         )
     (library,) = libraries
     if library in ("networkx", "igraph"):
@@ -364,7 +365,9 @@ def read_tu(folder: str | Path) -> GraphSet:
     folder = Path(folder)
     names = sorted(path.name for path in folder.glob(f"*{TU_MEMBERS}"))
     if len(names) != 1:
-        raise DatasetError(f"{folder} has {len(names)} files *{TU_MEMBERS}; it must have one.")
+        raise DatasetError(
+            f"{folder} has {len(names)} files *{TU_MEMBERS}; it must have exactly one."
+        )
     name = names[0].removesuffix(TU_MEMBERS)
 
     def table(what: str, dtype: Any = np.int64) -> np.ndarray | None:
@@ -388,14 +391,14 @@ def read_tu(folder: str | Path) -> GraphSet:
     tags = table("node_labels")
     try:
         if (np.diff(owner) < 0).any() or owner.min(initial=0) < 0:
-            raise ValueError(f"{name}{TU_MEMBERS} must grow from 1, graph after graph")
+            raise ValueError(f"{name}{TU_MEMBERS} must increase from 1, graph by graph")
         if owner.max(initial=-1) >= count:
             raise ValueError(f"{name}{TU_MEMBERS} has a graph {owner.max() + 1:,} of {count:,}")
         sizes = np.bincount(owner, minlength=0 if values is None else count)
         columns = _columns(owner.size, tags, table("node_attributes", np.float32), None)
         block = Graph.from_edges(pairs - 1, columns[0], feature_names=columns[1])
         if np.diff(owner[pairs - 1]).any():
-            raise ValueError(f"an edge of {name}_A.txt connects two graphs")
+            raise ValueError(f"an edge in {name}_A.txt connects two graphs")
     except ValueError as error:
         raise DatasetError(f"{folder} is damaged: {error}.") from None
     names = None if classes is None else [str(one) for one in classes]
@@ -503,19 +506,19 @@ def _npz_set(file: NpzFile, name: str, split: int | None) -> GraphSet:
         file.read(f"{what}_counts", "iu", 1).astype(np.int64) for what in ("node", "edge")
     )
     if counts.min(initial=0) < 0 or links.min(initial=0) < 0 or len(counts) != len(links):
-        raise ValueError("node_counts and edge_counts do not fit together")
+        raise ValueError("node_counts and edge_counts do not match")
     ends = [file.read(f"edge_{end}", "iu", 1).astype(np.int64) for end in ("source", "target")]
     if links.sum(dtype=np.float64) != len(ends[0]):
-        raise ValueError("edge_counts and edge_source do not fit together")
+        raise ValueError("edge_counts and edge_source do not match")
     owner = np.repeat(np.arange(len(counts)), links)
     for end in ends:
         if len(end) != len(owner) or ((end < 0) | (end >= counts[owner])).any():
-            raise ValueError("an edge ends outside its graph")
+            raise ValueError("an edge ends outside of its graph")
     tags = file.read("node_tags", "iu", 1)[:, None] if "node_tags" in file else None
     values = file.read("tag_values", "iu", 1) if "tag_values" in file else None
     numbers = file.read("node_attributes", "f", 2) if "node_attributes" in file else None
     if tags is not None and values is not None and not 0 <= tags.min() <= tags.max() < len(values):
-        raise ValueError("node_tags and tag_values do not fit together")
+        raise ValueError("node_tags and tag_values do not match")
     rows = [len(each) for each in (tags, numbers) if each is not None]
     if counts.sum(dtype=np.float64) > min(rows, default=MAX_NODES):
         raise ValueError("node_counts are too large")
@@ -538,7 +541,7 @@ def _npz_set(file: NpzFile, name: str, split: int | None) -> GraphSet:
         return made.with_split(None)
     parts = file.read("split", "iu", 2)
     if parts.shape[1] != len(counts):
-        raise ValueError("split has no column for each graph")
+        raise ValueError("split does not have one column per graph")
     check_number("split", split or 0, 0, len(parts) - 1, whole=True)
     row = np.where(known_labels(made.table.labels), parts[split or 0], len(PARTS))
     note = f"split {split or 0} of {name}"

@@ -115,8 +115,8 @@ def check_classes(
     numbered = names == tuple(str(c) for c in range(len(names)))
     if numbered and len(names) > len(known):
         raise ModelFileError(
-            f"the model knows {len(class_names)} classes but the graph has {len(names)}; "
-            "use a model of this graph, or remove its labels."
+            f"the model has {len(class_names)} classes but the graph has {len(names)}; use a "
+            "model of this graph, or remove its labels."
         )
     unknown = [] if numbered else [name for name in names if name not in known]
     if unknown:
@@ -136,7 +136,7 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
     if len(set(known)) > 1:
         raise ModelFileError(
             f"the features of {data.name} were made by {known[1] or 'Hoplite'} but those of the "
-            f"training by {known[0] or 'Hoplite'}; load its tables in Python with prepare=."
+            f"training data by {known[0] or 'Hoplite'}; load its tables in Python with prepare=."
         )
     ours, theirs = changes(preparation), changes(data.preparation)
     if ours == theirs or not data.feature_names:
@@ -158,8 +158,8 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
     for option in ("operator", "basis"):
         if getattr(config, option) != getattr(stored, option):
             raise ConfigError(
-                f"{option} is {getattr(config, option)!r} but {stored.folder} was "
-                f"made with {getattr(stored, option)!r}; a model and its store must agree."
+                f"{option} is {getattr(config, option)!r} but {stored.folder} was built with "
+                f"{getattr(stored, option)!r}; model and store must agree."
             )
     check_loops(stored, loop_weight)
     if config.hops > stored.hops:
@@ -173,8 +173,8 @@ def check_channels(config: ModelConfig, folder: object) -> None:
     """ConfigError if a model reads the hops of several operators: a store has those of one."""
     if len(config.operators) > 1:
         raise ConfigError(
-            f"the model reads hops of {' and '.join(config.operators)}, and {folder} holds those "
-            "of one operator; give the dataset itself, or leave out channels."
+            f"the model uses hops of {' and '.join(config.operators)}, but {folder} contains "
+            "those of one operator; pass the dataset itself, or leave out channels."
         )
 
 
@@ -182,7 +182,7 @@ def check_neighbours(config: ModelConfig) -> None:
     """ConfigError if a model reads labels of neighbours: a hop store has no edges."""
     if config.neighbour_labels:
         raise ConfigError(
-            "requires edges, which a hop store does not have; give the dataset itself, or leave "
+            "requires edges, which a hop store does not have; pass the dataset itself, or leave "
             "it out.",
             "neighbour_labels",
         )
@@ -196,7 +196,7 @@ def check_relations(names: Sequence[str], known: Mapping[str, float]) -> None:
     if bool(names) != bool(known):
         given, trained = ("with", "without") if names else ("without", "with")
         raise ModelFileError(
-            f"the graph was loaded {given} directions or types of edges but the model was trained "
+            f"the graph was loaded {given} edge directions or types but the model was trained "
             f"{trained} them ({some_of(names or known)}); load it as in training, or with "
             "prepare=model."
         )
@@ -206,7 +206,7 @@ def check_relations(names: Sequence[str], known: Mapping[str, float]) -> None:
         new = [*[name for name in types_of(unknown) if name not in types], unknown[0]][0]
         raise ModelFileError(
             f"the graph has edges of type {new!r}, which the model does not know "
-            f"({some_of(types)}); leave these edges out, or train a model with them."
+            f"({some_of(types)}); remove these edges, or train a model with them."
         )
 
 
@@ -217,8 +217,8 @@ def check_loops(stored: StoredHops, loop_weight: float | None) -> None:
         return
     raise ConfigError(
         f"{stored.folder} has self-loops of weight {own:g} in its operator but the model has "
-        f"{loop_weight:g}, the mean weight of an edge in its training; make a store for it with "
-        "`hoplite propagate --prepare MODEL_DIR`, or give the dataset itself."
+        f"{loop_weight:g}, the mean edge weight in training; build a store for it with `hoplite "
+        "propagate --prepare MODEL_DIR`, or pass the dataset itself."
     )
 
 
@@ -311,15 +311,15 @@ class NodeIndex:
         count = data.num_nodes
         if count < self.count or (count > self.count and not self.ids):
             raise ModelFileError(
-                f"the model keeps labels of the {self.count:,} nodes of its graph, and {data.name} "
-                f"has {count:,}; predict on the graph of the training, to which nodes with ids may "
-                "be added (--add), or train a model on this one."
+                f"the model stores labels of the {self.count:,} nodes of its training graph, but "
+                f"{data.name} has {count:,} nodes; predict on the training graph, to which you "
+                "can add nodes with ids (--add), or train a model on this graph."
             )
         if self.ids and _digest(data.node_ids, self.count) != self.ids:
             raise ModelFileError(
-                f"the model keeps labels of the {self.count:,} nodes of its graph, and those of "
-                f"{data.name} have other ids, or another order; predict on the graph of the "
-                "training, or train a model on this one."
+                f"the model stores labels of the {self.count:,} nodes of its training graph, but "
+                f"those of {data.name} have other ids or another order; predict on the training "
+                "graph, or train a model on this graph."
             )
 
 

@@ -88,7 +88,7 @@ class Model(ABC):
     def check_store(cls) -> None:
         """ConfigError if hop features of single nodes are not enough for it."""
         raise ConfigError(
-            f"model is {cls.name!r}, which needs the edges in every step; with a hop store, use "
+            f"model is {cls.name!r}, which needs the edges in every step; for a hop store, use "
             f"{names_of(lambda kind: kind.reads_rows())}."
         )
 
@@ -139,9 +139,8 @@ def build_model(
     kind = config.kind
     if relations and not kind.takes_relations:
         raise ConfigError(
-            f"the graph keeps directions or types of edges ({some_of(relations)}), and "
-            f"{config.model} has one operator for all; use "
-            f"{names_of(lambda kind: kind.takes_relations, 'or')}, or "
+            f"the graph has directed or typed edges ({some_of(relations)}), but {config.model} "
+            f"has a single operator; use {names_of(lambda kind: kind.takes_relations, 'or')}, or "
             "load the graph without directed and type."
         )
     return kind(config, num_features, num_classes, len(relations) or 1)

@@ -32,13 +32,13 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
     config = model.config
     if not issubclass(config.kind, LinearModel):
         raise ConfigError(
-            f"a {config.model} is not a linear map of hop features; export one whose hops have the "
-            "same coefficients for all nodes, such as an lgc."
+            f"a {config.model} is not a linear map of hop features; export a linear model, e.g. "
+            "lgc."
         )
     model.refuse_correct_smooth("linear maps of hop features to its outputs")
     for refused, why, options in (
-        (model.parts_, "reads several operators", "directed, type and channels"),
-        (config.neighbour_labels, "reads labels of neighbours", "neighbour_labels"),
+        (model.parts_, "uses several operators", "directed, type and channels"),
+        (config.neighbour_labels, "uses labels of neighbours", "neighbour_labels"),
         (config.standardize, "standardises its outputs over all nodes", "standardize"),
     ):
         if refused:

@@ -176,8 +176,8 @@ class Heat(FixedFilter):
             share = float(Heat.constants(self).sum())
             if share < MIN_SHARE:
                 raise ConfigError(
-                    f"time is {self.time:g} and hops {self.hops}, which hold {share:.1g} of the "
-                    f"diffusion; give about {math.ceil(self.time + 3 * math.sqrt(self.time))} "
+                    f"time is {self.time:g} and hops {self.hops}, which cover only {share:.1g} of "
+                    f"the diffusion; use about {math.ceil(self.time + 3 * math.sqrt(self.time))} "
                     "hops, or a shorter time."
                 )
 
@@ -213,7 +213,7 @@ class DGC(FixedFilter):
             if self.hops and self.time > self.hops:
                 raise ConfigError(
                     f"time is {self.time:g} and hops {self.hops}, but time must not exceed hops; "
-                    f"give at least {int(np.ceil(self.time))} hops, or a shorter time."
+                    f"use at least {int(np.ceil(self.time))} hops, or a shorter time."
                 )
 
     @classmethod

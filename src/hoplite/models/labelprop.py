@@ -108,7 +108,7 @@ class LabelPropagation(LabelModel):
         if targets.dtype.kind == "f":
             raise ConfigError(
                 f"model is {self.name!r}, which propagates classes, but the labels are numbers; "
-                "use another model, such as ppr."
+                "use another model, e.g. ppr."
             )
         several = targets.ndim == 2
         rows = targets if several else np.eye(self.num_classes)[targets]
@@ -196,7 +196,7 @@ class CorrectSmooth:
         how = "autoscale" if self.scale is None else f"scale {self.scale:g}"
         steps = [] if self.correct is None else [f"correct with alpha {self.correct:g} ({how})"]
         steps += [] if self.smooth is None else [f"smooth with alpha {self.smooth:g}"]
-        return ", ".join(steps) or "neither, which was as good on the validation nodes"
+        return ", ".join(steps) or "neither, because neither helps on the validation nodes"
 
     def settings(self) -> dict[str, float | str | None]:
         """The settings as plain values."""

@@ -200,14 +200,14 @@ def check_channels(name: str, value: Any) -> str:
     """
     if not isinstance(value, str):
         raise ConfigError(
-            f"{name} is {value!r}; it must be operators with commas between them, such as "
+            f"{name} is {value!r}; it must be a comma-separated list of operators, e.g. "
             "'renormalized,random_walk'."
         )
     operators = [part.strip() for part in value.split(",")] if value.strip() else []
     for operator in operators:
         check_choice(name, operator, OPERATORS)
     if len(set(operators)) < len(operators):
-        raise ConfigError(f"{name} is {value!r}, which has an operator twice; name each once.")
+        raise ConfigError(f"{name} is {value!r}, which has duplicate operators; use each once.")
     return ",".join(operators)
 
 
@@ -250,8 +250,8 @@ class HopBlocks(linear.LinearModel):
             super().__post_init__()
             if self.channels and self.operator != linear.PolynomialSettings.operator:
                 raise ConfigError(
-                    f"operator is {self.operator!r} but channels, {self.channels!r}, also names "
-                    "operators; leave out one of them."
+                    f"operator is {self.operator!r} but channels is {self.channels!r}; pass only "
+                    "one of them."
                 )
             if self.channels in OPERATORS:  # one channel is the operator
                 object.__setattr__(self, "operator", self.channels)
@@ -290,8 +290,8 @@ class HopBlocks(linear.LinearModel):
 
     def filters(self, weights: Weights) -> np.ndarray:
         raise ConfigError(
-            f"a {self.name} has a filter for every feature and class, too many to show; their "
-            "coefficients are in maps_."
+            f"a {self.name} has a filter for every feature and class, which are too many to show; "
+            "see maps_ for their coefficients."
         )
 
     def maps(self, weights: Weights) -> np.ndarray:

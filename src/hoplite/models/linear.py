@@ -66,7 +66,9 @@ class PolynomialSettings(HopSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.neighbour_labels and self.standardize:
-            raise ConfigError("cannot be used with standardize; leave out one.", "neighbour_labels")
+            raise ConfigError(
+                "cannot be combined with standardize; leave out one of them.", "neighbour_labels"
+            )
 
 
 def start_setting() -> Any:

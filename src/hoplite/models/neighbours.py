@@ -98,13 +98,15 @@ class NeighbourLabels:
     def rows(self, outputs: int) -> sp.csr_array:
         """Y of its nodes, (N, m); ValueError if they are not those of so many outputs."""
         if len(self.nodes) != len(self.targets):
-            raise ValueError("labels of neighbours: not one for each node")
+            raise ValueError(
+                "labels of neighbours: the number of labels is not the number of nodes"
+            )
         if outputs == 1 and not any(isinstance(one, tuple) for one in self.targets):
             return target_rows(np.array(self.targets, np.float64), 1)
         sets = [one if isinstance(one, tuple) else (one,) for one in self.targets]
         columns = np.array([label for labels in sets for label in labels], np.float64)
         if ((columns < 0) | (columns >= outputs) | (columns % 1 > 0)).any():
-            raise ValueError("labels of neighbours: one is not a class of the model")
+            raise ValueError("labels of neighbours: a label is not a class of the model")
         row = np.repeat(np.arange(len(sets)), [len(labels) for labels in sets])
         made = np.ones(len(row)), (row, columns.astype(np.int64))
         return sp.csr_array(made, (len(sets), outputs))
@@ -115,7 +117,7 @@ class NeighbourLabels:
         numbers = [name for name in self.nodes if not isinstance(name, str)]
         count = 0 if index is None else index.count
         if len(set(self.nodes)) < len(self.nodes) or not all(0 <= i < count for i in numbers):
-            raise ValueError("labels of neighbours: one is of no node, or a node has two")
+            raise ValueError("labels of neighbours: a label has no node, or a node has two")
 
     def places(self, data: NodeData) -> np.ndarray:
         """Where ``data`` has each of its nodes, -1 where it has not: (N,)."""
@@ -124,7 +126,8 @@ class NeighbourLabels:
             return np.array(numbers, np.int64)
         if data.node_ids is None:
             raise ModelFileError(
-                f"the model needs node ids to look up labels, and {data.name} has none; give them."
+                f"the model needs node ids to look up labels, but {data.name} has none; add node "
+                "ids."
             )
         place = {str(name): i for i, name in enumerate(data.node_ids)}
         return np.array([place.get(str(name), -1) for name in self.nodes], np.int64)
@@ -135,8 +138,8 @@ class NeighbourLabels:
         known = np.flatnonzero(places >= 0)
         if not known.size:
             warnings.warn(
-                f"{data.name} has none of the {len(places):,} nodes whose labels the model reads "
-                "of their neighbours; train a model without neighbour_labels for such data.",
+                f"{data.name} has none of the {len(places):,} nodes whose labels the model uses; "
+                "train a model without neighbour_labels for such data.",
                 HopliteWarning,
                 stacklevel=3,
             )

@@ -44,7 +44,7 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
     density = []
     if graph is not None and model.parts_:
         raise ConfigError(
-            "graph cannot be used with the filters of several matrices, which have different "
+            "graph cannot be combined with filters of several matrices, which have different "
             "spectra; leave it out (density=False)."
         )
     if graph is not None:
@@ -138,7 +138,7 @@ def reliability_figure(one: Judged) -> Figure:
     """Probabilities beside the share of right predictions; of several labels, of each alone."""
     if one.task.exclusive:
         found = one.figures
-        names = "probability of the predicted class", "share that is right"
+        names = "probability of the predicted class", "share of correct predictions"
         drawn = drawings.reliability({"model": found.reliability}, *names)
         title = f"Reliability: calibration error {found['calibration_error']:.3f} of {one.who}"
         return figure(drawn, title, height=440, showlegend=True)
@@ -169,8 +169,8 @@ def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
     names, labels, kind = data.class_names, np.asarray(data.labels), model.task.labels
     if kind_of(labels) is not kind:
         raise GraphError(
-            f"the graph's labels are for {kind_of(labels).task}, and the model was trained for "
-            f"{kind.task}; use its own graph, or graph.for_task({kind.task!r})."
+            f"the graph's labels are for {kind_of(labels).task}, but the model was trained for "
+            f"{kind.task}; use the training graph, or graph.for_task({kind.task!r})."
         )
     if names == model.class_names or not model.task.has_classes:  # of names, one may be there twice
         return labels
@@ -181,8 +181,8 @@ def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
             return np.where(labels < model.num_classes, labels, UNKNOWN_LABEL)
         if labels.shape[1] != model.num_classes:
             raise GraphError(
-                f"the graph has {labels.shape[1]} labels without names, and the model knows "
-                f"{model.num_classes}; give the graph class_names."
+                f"the graph has {labels.shape[1]} labels without names, but the model has "
+                f"{model.num_classes}; pass class_names when building the graph."
             )
         return labels
     return kind.moved(labels, names, model.class_names)

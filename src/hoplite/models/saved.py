@@ -77,16 +77,16 @@ class ModelFile:
             raise ValueError(f"{len(names):,} names for {self.num_features:,} features")
         made = () if self.preparation is None else self.preparation.names
         if made and (names or ())[: len(made)] != made:
-            raise ValueError("the preparation makes other features")
+            raise ValueError("the preparation produces other features")
         if (self.neighbours is not None) != bool(self.model.get("neighbour_labels")):
-            raise ValueError("labels of neighbours: the settings differ from what is kept")
+            raise ValueError("labels of neighbours: the settings do not match the stored labels")
         if self.neighbours is not None:
             self.neighbours.check(len(self.class_names), self.node_index)
         after, index = self.correct_smooth, self.node_index
         if after is not None:
             count, classes = 0 if index is None else index.count, len(self.class_names)
             if max(after.nodes, default=-1) >= count or max(after.labels, default=-1) >= classes:
-                raise ValueError("the labels of Correct and Smooth are of no node, or no class")
+                raise ValueError("the labels of Correct and Smooth have unknown nodes or classes")
 
     @cached_property
     def config(self) -> ModelConfig:
@@ -114,7 +114,7 @@ def check_target(folder: str | Path, *, overwrite: bool) -> Path:
     others = sorted(name for name in names - {CONFIG_FILE, CHOICE} if not _is_part(name))
     if others:
         raise ModelFileError(
-            f"{given} holds {others[0]!r}, which is not a model's; choose another folder."
+            f"{given} contains {others[0]!r}, which is not part of a model; choose another folder."
         )
     if CONFIG_FILE in names and not overwrite:
         raise ModelFileError(
@@ -141,8 +141,8 @@ def write_folder(
     for name, value in weights.items():
         if value.dtype not in (np.float32, np.float64) or not np.isfinite(value).all():
             raise ModelFileError(
-                f"the weights {name!r} are not finite numbers of float32 or float64, so the model "
-                f"is not saved to {given}; train it with a smaller --lr, or fewer --hops."
+                f"the weights {name!r} are not finite float32 or float64 numbers, so the model is "
+                f"not saved to {given}; train it with a smaller lr or fewer hops."
             )
     data = save_arrays({name: np.asarray(value, order="C") for name, value in weights.items()})
     digest = hashlib.sha256(data).hexdigest()
@@ -221,7 +221,9 @@ def _held(folder: Path) -> Iterator[None]:
         deadline = time.monotonic() + WAIT_SECONDS
         while files.lock(handle, wait=False) is False:
             if time.monotonic() > deadline:
-                raise ModelFileError(f"another process is working on {folder}; wait for it.")
+                raise ModelFileError(
+                    f"another process is using {folder}; wait until it has finished."
+                )
             time.sleep(0.01)
         yield
     finally:
@@ -238,9 +240,9 @@ def _read_config(path: Path) -> ModelFile:
         model = msgspec.convert(content, ModelFile)
         if model.module and not is_known(model.model.get("model")):
             raise ModelFileError(
-                f"{path} is a model {model.model.get('model')!r}, which is not known here; "
-                f"{_remedy(model.module)}, or install its package with an entry point in the group "
-                "'hoplite.models'."
+                f"{path} has the model {model.model.get('model')!r}, which is unknown; "
+                f"{_remedy(model.module)}, or install its package with an entry point in the "
+                "group 'hoplite.models'."
             )
         _ = model.config
         return model
@@ -254,7 +256,7 @@ def _remedy(source: str) -> str:
     """How the model that :meth:`Model.source` tells of is made known."""
     if ":" not in source:
         return f"import {source} first"
-    return f"give its class to hoplite.register_model first, or the command --model {source}"
+    return f"pass its class to hoplite.register_model first, or use --model {source}"
 
 
 def _read_weights(
@@ -266,8 +268,8 @@ def _read_weights(
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != model.weights_sha256:
             raise ModelFileError(
-                f"{path} is truncated or belongs to another model; "
-                f"its checksum is not the one in {CONFIG_FILE}."
+                f"{path} is truncated or belongs to another model; its checksum does not match "
+                f"{CONFIG_FILE}."
             )
         with safe_open(path, framework="numpy") as file:
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
@@ -285,5 +287,5 @@ def _read_weights(
     except (SafetensorError, ValueError) as error:
         raise ModelFileError(f"{path} is not a weights file: {error}.") from None
     if not floats or not all(np.isfinite(value).all() for value in weights.values()):
-        raise ModelFileError(f"{path} holds weights that are not finite numbers.")
+        raise ModelFileError(f"{path} contains weights that are not finite; train the model again.")
     return weights

@@ -224,7 +224,9 @@ def _register(model: Any) -> type[Model]:
         raise ConfigError(f"the name of {place[1]} is {name!r}; use letters and digits.")
     known = MODELS.get(name)
     if known is not None and (known.__module__, known.__qualname__) != place:
-        raise ConfigError(f"the name {name!r} belongs to {known.__module__}; choose another.")
+        raise ConfigError(
+            f"the name {name!r} is already used by {known.__module__}; choose another."
+        )
     others = all_settings()
     for field in dataclasses.fields(settings):
         what = f"{name}'s setting {field.name!r}"
@@ -259,8 +261,8 @@ def find_model(name: str | type) -> type[Model]:
         return MODELS[name]
     if name == AUTO:
         raise ConfigError(
-            "is 'auto', which chooses a model; run it as `hoplite train --model auto` or "
-            "hoplite.auto(...), or give a model.",
+            "is 'auto', which chooses a model; use `hoplite train --model auto` or "
+            "hoplite.auto(...), or pass a model.",
             "model",
         )
     if isinstance(name, str) and ":" in name:
@@ -355,7 +357,7 @@ def own_options(model: str | type, options: Mapping[str, Any]) -> dict[str, Any]
     for name, value in options.items():
         if name not in known and name in TableOptions.names():
             raise ConfigError(
-                "is an option for reading data; give it to hoplite.load or Graph.from_..., and "
+                "is an option for reading data; pass it to hoplite.load or Graph.from_..., and "
                 "train on the graph.",
                 name,
             )
@@ -389,7 +391,7 @@ def _preset(kind: type[Model], options: Mapping[str, Any]) -> dict[str, Any]:
     """The values of settings that ``options`` leave out, where they are not those of all models."""
     if options.get("preset") == "authors":
         if not kind.authors:
-            raise ConfigError(f"is 'authors', but {kind.name} has no such settings.", "preset")
+            raise ConfigError(f"is 'authors', but {kind.name} has no such preset.", "preset")
         return kind.authors
     return kind.paper if takes_steps(kind, options) else kind.defaults
 

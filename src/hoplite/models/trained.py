@@ -248,8 +248,8 @@ class TrainedModel:
                 yield first, _checked(part, first)
         elif memory is not None:
             raise ConfigError(
-                "memory is only for hop stores; build one with `hoplite propagate` and predict "
-                "from it."
+                "memory is only used with hop stores; build one with `hoplite propagate` and "
+                "predict from it."
             )
         else:
             graph = self.aligned(data.in_memory())
@@ -281,7 +281,7 @@ class TrainedModel:
         if self.node_index is None and self.neighbours is None:
             return _checked(self.raw_logits(propagation))
         if graph is None:
-            raise ConfigError("the model keeps labels of its graph's nodes; give the graph, too.")
+            raise ConfigError("the model uses labels of its graph's nodes; pass the graph as well.")
         if self.node_index is not None:
             self.node_index.check(graph)
         return self.finished(graph, _checked(self.raw_logits(propagation, graph)))
@@ -294,7 +294,7 @@ class TrainedModel:
         """ConfigError if Correct and Smooth changes the outputs, so that there is no ``what``."""
         if self.correct_smooth is not None and not self.correct_smooth.idle:
             raise ConfigError(
-                f"the model is followed by Correct and Smooth, so there are no {what}; train one "
+                f"the model is followed by Correct and Smooth, so it has no {what}; train one "
                 "without correct_smooth."
             )
 
@@ -391,7 +391,9 @@ class TrainedModel:
         """
         state = self.training.get(CONFORMAL)
         if not self.task.has_sets:
-            raise ConfigError(f"there are no prediction sets of {self.task.name}; leave them out.")
+            raise ConfigError(
+                f"prediction sets are not available for {self.task.name}; leave them out."
+            )
         if state is None:
             raise ConfigError(
                 "the model has no validation scores, which prediction sets require; train it "
@@ -402,7 +404,7 @@ class TrainedModel:
             raise ConfigError("by_class is True, but the model predicts numbers; leave it out.")
         quantile = kept.quantiles(coverage) if by_class else kept.quantile(coverage)
         if np.isinf(quantile).any():
-            what = "is without bounds" if not self.task.has_classes else "holds too many classes"
+            what = "is unbounded" if not self.task.has_classes else "contains too many classes"
             warnings.warn(
                 f"sets that cover {100 * coverage:g} % need {nodes_needed(coverage):,} validation "
                 f"nodes{' of every class' if by_class else ''}, so a set {what}; train with more "
@@ -619,9 +621,9 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(logits).all(axis=1))
     if bad.size:
         raise HopliteError(
-            f"the outputs of {bad.size:,} nodes (first: node {first + bad[0]}) are not finite, so "
-            "there are no predictions; features or weights are too large: scale the features as "
-            "those in training were, or train again with fewer hops."
+            f"the outputs of {bad.size:,} nodes (first: node {first + bad[0]}) are not finite "
+            "because features or weights are too large; scale the features as in training, or "
+            "train again with fewer hops."
         )
     return logits
 

@@ -81,8 +81,8 @@ class ModuleModel(Network):
         for name, value in first.items():
             if not value.is_floating_point() and (value.long().abs() > MAX_WHOLE).any():
                 raise ConfigError(
-                    f"the buffer {name!r} of {self.title} holds whole numbers beyond 2^24, which "
-                    "are not kept; make it one of floats, or no buffer."
+                    f"the buffer {name!r} of {self.title} contains integers beyond 2^24, which "
+                    "cannot be saved; use floats, or do not register it as a buffer."
                 )
         return {name: _array(value) for name, value in first.items()}
 
@@ -132,7 +132,7 @@ class ModuleModel(Network):
         if shape != (nodes, self.num_classes):
             raise ConfigError(
                 f"{self.title} returned {shape} for {nodes:,} nodes and {self.num_classes} "
-                "outputs; its forward must give one row per node and out_channels columns."
+                "outputs; its forward must return one row per node and out_channels columns."
             )
 
     def _module(self, whole: WholeGraph, rate: float) -> torch.nn.Module:
@@ -149,7 +149,7 @@ class ModuleModel(Network):
         arguments |= dict(zip(SIZES, (self.num_features, self.num_classes), strict=True))
         if DROPOUT in self.settings():
             arguments[DROPOUT] = rate
-        with _as_config_error(f"{self.title} cannot be made with {self.config}"):
+        with _as_config_error(f"{self.title} cannot be built with {self.config}"):
             module = self.module(**arguments)
             _ = [value.shape for value in module.parameters()]  # lazy ones have none
         return module
@@ -196,7 +196,7 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
     if missing:
         raise ConfigError(
             f"{module.__qualname__} has no argument {' and '.join(missing)}; the numbers of "
-            f"features and outputs are given to its __init__ as {' and '.join(SIZES)}."
+            f"features and outputs are passed to its __init__ as {' and '.join(SIZES)}."
         )
     own = {
         name: _setting(name, argument)
@@ -208,8 +208,8 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
     needed = [name for name in needed if name not in (*SIZES, DROPOUT, *own)]
     if needed:
         raise ConfigError(
-            f"{module.__qualname__} needs {' and '.join(needed)}, and no default value is known; "
-            "give each a default in its __init__ that is a number, a flag or a text."
+            f"{module.__qualname__} needs {' and '.join(needed)}, which have no default value; "
+            "add a default to its __init__ that is a number, a bool or a string."
         )
     about = {"__module__": module.__module__, "__qualname__": module.__qualname__}
     inner = about | {"__qualname__": f"{module.__qualname__}.Settings"}
@@ -257,7 +257,7 @@ def _setting(name: str, argument: Parameter) -> Any:
 
 def _check_text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"{name} is {value!r}; it must be a text.")
+        raise ConfigError(f"{name} is {value!r}; it must be a string.")
     return value
 
 
@@ -271,7 +271,7 @@ def _takes_weights(module: type[torch.nn.Module]) -> bool:
         takes = ", ".join(str(one) for one in own) or "nothing"
         raise ConfigError(
             f"the forward of {module.__qualname__} takes {takes}; it must take x and edge_index, "
-            "optionally edge_weight, and have a default for all else."
+            "optionally edge_weight, and have defaults for all other arguments."
         )
     return any(one.name == EDGE_WEIGHT for one in listed[2:])
 

@@ -42,7 +42,7 @@ class NetworkObjective(GradientObjective):
         self.params = {name: value for name, value in whole.items() if name not in unlearned}
         self._buffers = {name: whole[name] for name in unlearned}
         if not self.params:
-            raise ConfigError(f"{model.title} has no parameter that can be trained.")
+            raise ConfigError(f"{model.title} has no trainable parameters.")
         self._tensors = {name: torch.from_numpy(value) for name, value in whole.items()}
         for name in self.params:
             self._tensors[name].requires_grad_()

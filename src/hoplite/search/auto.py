@@ -131,8 +131,8 @@ def list_candidates(
     for option in fixed:
         if not any(option in find_model(model).settings() for model in models):
             raise ConfigError(
-                f"{option} is not a setting of any candidate ({', '.join(models)}); "
-                "leave it out, or train a model that has it."
+                f"{option} is not a setting of any candidate ({', '.join(models)}); leave it out, "
+                "or train a model that accepts it."
             )
     if source is None and graph is not None:
         listed = default_candidates(graph, TABLE_OPTIONS if is_tables(graph) else {}) + listed
@@ -185,14 +185,14 @@ def _parse(text: str, name: str) -> list[Candidate]:
     content.pop("note", None)
     if content or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
         raise GridError(
-            f"candidates {name} is not a file of candidates; give tables [[try]], and nothing else "
-            "but a note."
+            f"candidates {name} is not a file of candidates; it must contain tables [[try]], and "
+            "optionally a note."
         )
     candidates = []
     for position, table in enumerate(tables, start=1):
         where = f"candidates {name}, table {position}"
         if not isinstance(table.get("model"), str):
-            raise GridError(f"{where} has no model; add one, such as model = 'ppr'.")
+            raise GridError(f"{where} has no model; add one, e.g. model = 'ppr'.")
         model = find_model(table.pop("model"))
         family = str(table.pop("family", model.title))
         branch = {key: read_dimension(key, value, where) for key, value in table.items()}
@@ -211,8 +211,8 @@ def decide(tried: Sequence[Candidate]) -> tuple[Candidate, Candidate]:
     best = max(tried, key=lambda one: one.rank, default=None)
     if best is None or not best.ranks:
         raise HopliteError(
-            "every candidate diverged or failed, so there is nothing to choose; give a lower lr, "
-            "or other options."
+            "every candidate diverged or failed, so none can be chosen; try a lower lr, or other "
+            "options."
         )
     default = default_choice(tried)
     least = -math.inf if default is None else default.rank
@@ -230,7 +230,8 @@ def parse_seconds(value: Any) -> float:
     seconds = float(match[1]) * UNITS.get(match[2], 0) if match else 0.0
     if not 0 < seconds < math.inf:
         raise ConfigError(
-            f"budget is {value!r}; give a time such as 60s, 5m or 1h, above 0, or seconds."
+            f"budget is {value!r}; it must be a positive time, e.g. 60s, 5m or 1h, or a number of "
+            "seconds."
         )
     return seconds
 
@@ -245,8 +246,8 @@ def parse_trials(value: Any) -> int | list[int]:
     numbers = [int(part) for part in match[0].split(",") if part] if match else [0]
     if min(numbers) < 1:
         raise ConfigError(
-            f"trials is {value!r}; give how many candidates to try, such as 12, or which, such as "
-            "1,2,5."
+            f"trials is {value!r}; it must be the number of candidates to try, e.g. 12, or a list "
+            "of them, e.g. 1,2,5."
         )
     return numbers if "," in str(value) else numbers[0]
 
@@ -418,7 +419,9 @@ def auto(
     ('2', ['hop blocks', 'features alone'])
     """
     if budget is not None and trials is not None:
-        raise ConfigError(f"is {budget!r} and trials is {trials!r}; give one of them.", "budget")
+        raise ConfigError(
+            f"is {budget!r} and trials is {trials!r}; pass only one of them.", "budget"
+        )
     wanted = None if trials is None else parse_trials(trials)
     seconds = parse_seconds(BUDGET if budget is None else budget) if trials is None else None
     folder = None if out is None else Path(out) / CHOICE
@@ -516,7 +519,10 @@ class _Choice:
         larger = [one for one in order if one.learned > chosen.learned and one.ranks]
         first, (chosen, trained) = chosen, self.last_training(chosen, larger[0] if larger else None)
         if chosen is not first:
-            why = f"{chosen} was chosen: on all data it is better than {first}, which learns less."
+            why = (
+                f"{chosen} was chosen: on all data it is better than {first}, which has fewer "
+                "parameters."
+            )
         return AutoResult(
             trained=trained,
             chosen=dataclasses.replace(chosen, chosen=True),
@@ -610,7 +616,7 @@ class _Choice:
             affordable = int(max(self.left(), 0.0) / max(chosen.seconds, 1e-3))
             seeds = seeds[: 1 if self.sampled else max(1, affordable)]
             if len(seeds) < len(self.seeds):
-                self.notes.append(f"the chosen one has {plural(len(seeds), 'seed')}")
+                self.notes.append(f"the chosen model was trained with {plural(len(seeds), 'seed')}")
         finalists = [larger, chosen] if self.sampled and larger is not None else [chosen]
         done: list[tuple[Candidate, TrainingResult]] = []
         if self.sampled or len(seeds) > 1 or config.refit or known is None:
@@ -622,8 +628,8 @@ class _Choice:
                         result = train(self.graph, one.model, seeds=seeds, **one.options)
                     done.append((one, result))
                 except OutOfTimeError:
-                    self.notes.append(f"there was no time for {one} on all data")
-            self.notes += [] if done else ["the model is that of the trial"]
+                    self.notes.append(f"there was no time to train {one} on all data")
+            self.notes += [] if done else ["the model of its trial is used"]
         if done:
             return max(done, key=self._rank_of)
         assert known is not None
@@ -659,12 +665,12 @@ def _why(chosen: Candidate, best: Candidate, count: int, monitor: Metric) -> str
     of = f"the best of {plural(count, 'candidate')}"
     start = f"{chosen} was chosen: its validation {title_of(monitor.name)} {chosen.val:.3g} is"
     if chosen is best:
-        return f"{start} {of}, and no simpler one is as good."
+        return f"{start} {of}, and no simpler candidate is as good."
     error = standard_error(best.ranks, chosen.ranks)
     return (
         f"{start} within a standard error, {error:.2g}, of {of} ({best}: {best.val:.3g}), and it "
-        f"is simpler: it learns {chosen.learned:,} numbers with {plural(chosen.hops, 'hop')}, the "
-        f"best {best.learned:,} with {best.hops}."
+        f"is simpler: it has {chosen.learned:,} parameters and {plural(chosen.hops, 'hop')}, the "
+        f"best has {best.learned:,} and {best.hops}."
     )
 
 

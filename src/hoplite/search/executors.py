@@ -166,7 +166,9 @@ class Processes:
 
     def run(self, queue: TrialQueue, graph: Any, watch: Check) -> None:
         if queue.file.path is None:
-            raise ConfigError("executor 'processes' requires out, a folder that they share.")
+            raise ConfigError(
+                "executor 'processes' requires out, a folder that the processes share."
+            )
         threads = max(1, get_num_threads() // self.workers)
         deaths, done = 0, queue.done()
         with tempfile.TemporaryDirectory(prefix="hoplite-") as folder:  # nobody else's
@@ -179,9 +181,9 @@ class Processes:
                     deaths = deaths + 1 if queue.done() == done else 0
                     if deaths == MAX_DEATHS:
                         raise SearchError(
-                            f"workers died {deaths} times before they finished anything; is there "
-                            f"too little memory for {self.workers} of them? Finished work is kept; "
-                            "call it again to continue."
+                            f"workers died {deaths} times before they finished anything, perhaps "
+                            f"because there is too little memory for {self.workers} of them; "
+                            "finished work is kept, so run it again to resume."
                         ) from error
                 done = queue.done()
 

@@ -79,7 +79,7 @@ def _entries(grid: Any, model: str) -> list[dict[str, Any]]:
             raise GridError(f"{grid} is not valid TOML: {error}.") from None
     if isinstance(grid, Mapping) and not all(isinstance(one, Mapping) for one in grid.values()):
         if model == AUTO:
-            raise GridError("the grid names no family, such as colours; name one, or give model.")
+            raise GridError("the grid has no family, e.g. colours; add one, or pass model.")
         grid = {model: grid}
     return [{"model": name} | dict(own) for name, own in grid.items()]
 

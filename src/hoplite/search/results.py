@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 MODEL = "model"  # the folder of the chosen model, next to the search's file
-BIASED = "biased: chosen on the test set, so an upper bound and no estimate"
+BIASED = "biased: chosen on the test set, so an upper bound rather than an estimate"
 TOP = 5  # configurations in a table of the best
 
 
@@ -113,8 +113,8 @@ def rank(
     ]
     if all(one.lost == seeds for one in configurations):
         raise HopliteError(
-            "every trial of the search diverged, so there is nothing to choose; search lower "
-            "learning rates, fewer hops or another operator."
+            "every trial diverged, so none can be chosen; try lower learning rates, fewer hops "
+            "or another operator."
         )
     return sorted(configurations, key=lambda one: one.order)
 
@@ -375,7 +375,7 @@ class SearchResult(Described):
             columns = ["mean", "std", "baseline"]
             parts = [figures[part] for part in columns]
             rows = [[title_of(k), *(number_text(p.get(k)) for p in parts)] for k in parts[0]]
-            title = f"The chosen one on the {figures['nodes']} nodes"
+            title = f"The chosen model on the {figures['nodes']} nodes"
             tables.append(Table(["", *columns], rows, title))
         notes = [
             f"Chosen by {self.protocol}, {title_of(self.monitor.name)}: test {what} "
@@ -384,12 +384,15 @@ class SearchResult(Described):
         if self.protocol == "test":
             notes.append(f"The choice is {BIASED}.")
         if len(self.ranking) < self.configurations:
-            notes.append(f"All had one seed, and the {len(self.ranking)} best the others.")
+            notes.append(
+                "Every configuration was trained with one seed, and the "
+                f"{len(self.ranking)} best with all."
+            )
         if self.best.options.get("refit"):
-            notes.append(f"The test figures are of models {PROTOCOL}, after the choice.")
+            notes.append(f"The test scores are those of models {PROTOCOL}, after the choice.")
         if summary["diverged"]:
             notes.append(f"Diverged: {summary['diverged']:,} of {len(self.trials):,} trials.")
-        notes += [f"The grid is cut: {self.cut}"] if self.cut else []
+        notes += [f"The grid is reduced: {self.cut}"] if self.cut else []
         return Description("SearchResult", tables=tables, notes=notes)
 
 

@@ -119,7 +119,9 @@ def search(
     if is_graph_set(data):
         if cluster is not None or protocol == "test":
             argument = "protocol" if cluster is None else "cluster"
-            raise ConfigError("is for nodes, and this is a set of graphs.", argument)
+            raise ConfigError(
+                "is only for nodes, but this is a set of graphs; leave it out.", argument
+            )
         name = str(model or AUTO)
         trials = graph_trials(name, grid, options)
         if samples is not None:
@@ -256,14 +258,14 @@ def _checked(
     check_split(graph, test=protocol == "test")
     if protocol == "test" and not task.exclusive:
         raise ConfigError(
-            "protocol is 'test', which is for classes, but these labels are for "
-            f"{task.labels.task}; leave it out."
+            f"protocol 'test' requires classes, but these are labels for {task.labels.task}; "
+            "leave it out."
         )
     check_comparable(full)
     if protocol == "test" and full[0].get("refit"):
         raise ConfigError(
-            "refit is True and protocol is 'test', which compares models that have learned from "
-            "the training labels alone; leave one of them out."
+            "refit=True cannot be combined with protocol='test', which compares models trained "
+            "on the training labels only; leave out one of them."
         )
     if any(one.get("correct_smooth") for one in full):
         check_after(TrainingConfig(correct_smooth=True), task)
@@ -275,7 +277,8 @@ def check_comparable(configurations: Sequence[Mapping[str, Any]]) -> None:
     for name in ("monitor", "refit"):
         if len({one[name] for one in configurations if name in one}) > 1:
             raise GridError(
-                f"{name} has several values, which validation cannot compare; pass one value."
+                f"{name} has several values, whose validation scores cannot be compared; pass one "
+                "value."
             )
 
 
@@ -287,7 +290,10 @@ def check_split(graph: Graph, *, test: bool = False) -> None:
     needed = ["train", *(["val"] if len(graph.split.train) < MIN_LABELS else [])]
     for part in ("train", "val", "test") if test else needed:
         if not getattr(graph.split, part).size:
-            raise GraphError(f"the graph's split has no {part} nodes, which a search needs.")
+            raise GraphError(
+                f"the graph's split has no {part} nodes, which a search requires; "
+                "add some to the split."
+            )
 
 
 def fingerprint(graph: Graph) -> str:

@@ -52,7 +52,7 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not -math.inf < self.low < self.high < math.inf:
-            raise ValueError("low must be smaller than high, and both finite")
+            raise ValueError("low must be smaller than high, and both must be finite")
         if self.log and self.low <= 0:
             raise ValueError("a logarithmic distribution must be larger than 0")
         if self.integer and self.low % 1 + self.high % 1:
@@ -292,8 +292,8 @@ def parse_space(text: str, name: str = "space") -> Space:
     for key, table in tables.items():
         if not isinstance(table, dict) or (key in all_settings() and {"low", "high"} & set(table)):
             raise GridError(
-                f"space {name}: {key!r} is outside of a section; put it below [any] or below the "
-                "name of a dataset, such as [cora]."
+                f"space {name}: {key!r} is outside of a section; move it to [any] or to the "
+                "section of a dataset, e.g. [cora]."
             )
         own = _read_section(table, f"space {name}, [{key}]", MODELS)
         sections[key.lower()] = sections.get(key.lower(), {}) | own
@@ -305,9 +305,11 @@ def _read_section(table: dict[str, Any], where: str, below: Collection[str]) -> 
     section: Section = {}
     for key, value in table.items():
         if key == "cut" and not isinstance(value, str):
-            raise GridError(f"{where}: cut is {_short(value)}; it must be a text.")
+            raise GridError(f"{where}: cut is {_short(value)}; it must be a string.")
         if key == "screen" and (type(value) is not int or value < 1):
-            raise GridError(f"{where}: screen is {_short(value)}; it must be a number from 1 on.")
+            raise GridError(
+                f"{where}: screen is {_short(value)}; it must be a whole number, 1 or larger."
+            )
         if key in ("cut", "screen"):
             section[key] = value
         elif key in below and isinstance(value, dict):
@@ -315,7 +317,7 @@ def _read_section(table: dict[str, Any], where: str, below: Collection[str]) -> 
             section[key] = _read_section(value, f"{where[:-1]}.{key}]", variants)
         elif isinstance(value, dict) and key not in all_settings():
             raise GridError(
-                f"{where} has a table {key!r}; the tables that it may have are: "
+                f"{where} has an unknown table {key!r}; it may have: "
                 f"{', '.join(below) or 'none'}.{nearest_hint(key, [*below, *all_settings()])}"
             )
         else:
@@ -327,7 +329,7 @@ def check_option(name: str, where: str) -> None:
     """Raise GridError unless ``name`` is a setting of a model or of its training."""
     known = all_settings()
     if name not in known:
-        reason = "is chosen for the whole search" if name == "model" else "is not an option"
+        reason = "is set for the whole search" if name == "model" else "is not an option"
         raise GridError(f"{where}: {name!r} {reason}; leave it out.{nearest_hint(name, known)}")
 
 
@@ -345,7 +347,7 @@ def read_dimension(name: str, value: Any, where: str) -> Dimension:
     if isinstance(value, dict):
         try:
             if type_ not in (int, float):
-                raise ValueError("it is not a number; list its values")
+                raise ValueError("it is not a numeric option; list its values")
             return msgspec.convert(
                 {**value, **({"integer": True} if type_ is int else {})}, Distribution
             )
@@ -353,7 +355,7 @@ def read_dimension(name: str, value: Any, where: str) -> Dimension:
             raise GridError(f"{where}: the distribution of {name}: {error}.") from error
     values = value if isinstance(value, list) else [value]
     if not values:
-        raise GridError(f"{where}: {name} is an empty list; give it one value or more.")
+        raise GridError(f"{where}: {name} is an empty list; it needs at least one value.")
     if type_ is str and type(field.default) is float:  # names, or numbers
         types = [float if type(one) in (int, float) else str for one in values]
     else:
@@ -368,7 +370,7 @@ def _read_value(name: str, type_: type, value: Any, where: str) -> Any:
         value = float(value)
     largest = MAX_INT if type_ is int else math.inf
     if type(value) is not type_ or (type_ in (int, float) and not abs(value) < largest):
-        names = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+        names = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
         raise GridError(f"{where}: {name} is {_short(value)}; it must be {names[type_]}.")
     return value
 

@@ -118,7 +118,7 @@ class SearchFile(contextlib.AbstractContextManager):
                 if self.path.exists() and not self.path.is_file():
                     raise SearchError(f"{self.path} is not a file.")
         except OSError as error:
-            raise SearchError(f"{folder} cannot be a folder: {error.strerror}.") from error
+            raise SearchError(f"{folder} cannot be used as a folder: {error.strerror}.") from error
         with self._explained():
             self._db = sqlite3.connect(
                 ":memory:" if self.path is None else self.path.absolute().as_uri() + "?mode=rwc",
@@ -132,15 +132,18 @@ class SearchFile(contextlib.AbstractContextManager):
                     db.execute(statement)
                 db.execute("INSERT INTO facts VALUES (?, ?)", (FACTS, to_json(facts)))
             elif tables != list(SCHEMA):  # also triggers, which would run here
-                raise SearchError(f"{self.path} is not a search of this version of Hoplite.")
+                raise SearchError(
+                    f"{self.path} was not written by a search of this version of "
+                    "Hoplite; use another folder."
+                )
             if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
-                raise sqlite3.DatabaseError("its pages do not fit together")
+                raise sqlite3.DatabaseError("its pages are inconsistent")
         known = self.fact(FACTS, dict[str, Any]) or {}
         for name, value in facts.items():
             if known.get(name) != value:
                 raise SearchError(
-                    f"{self.path} is a search with another {name}: {known.get(name)!r} there, "
-                    f"{value!r} here; use another folder, or delete this one."
+                    f"{self.path} belongs to a search with another {name}: {known.get(name)!r} "
+                    f"instead of {value!r}; use another folder, or delete this one."
                 )
 
     def __exit__(self, *_: object) -> None:
@@ -176,8 +179,8 @@ class SearchFile(contextlib.AbstractContextManager):
             yield
         except sqlite3.OperationalError as error:  # locked, full, read-only
             raise SearchError(
-                f"{self.path} cannot be used ({error}); finished work is kept; call it again to "
-                "continue."
+                f"{self.path} cannot be used ({error}); finished work is kept, so run it again to "
+                "resume."
             ) from error
         except (sqlite3.Error, ValueError, TypeError, AttributeError) as error:
             raise SearchError(
@@ -292,7 +295,7 @@ class TrialQueue:
 def _read(text: str, trial: Trial) -> _Kept:
     kept = parse_json(text.encode(), _Kept)
     if kept.trial != _checksum(trial):
-        raise ValueError("scores are those of another trial")
+        raise ValueError("scores belong to another trial")
     return kept
 
 

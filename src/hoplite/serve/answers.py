@@ -166,7 +166,7 @@ class Answers:
         self._data = data = self._rows.data
         self._ids = Names(range(data.num_nodes) if data.node_ids is None else data.node_ids)
         if not self._ids.unique:
-            raise ConfigError(f"two nodes of {data.name} have ids with the same text.")
+            raise ConfigError(f"two nodes of {data.name} have ids that look the same.")
         parts = []
         for first, part in model.logit_rows(data, memory=memory):
             parts.append(part)
@@ -268,7 +268,7 @@ class Answers:
             place = self._cell_names.index(name)
             if place is None:
                 raise ConfigError(
-                    f"{name!r} is not a feature that can be changed; /api/features lists those."
+                    f"{name!r} is not a feature that can be changed; see /api/features."
                 )
             cell = self._cells[place]
             after = cell.changed(after, value)
@@ -277,7 +277,7 @@ class Answers:
         if (after != before).any():
             logits = self._changed_logits(v, before, after)
         if not np.isfinite(logits).all():
-            raise ConfigError("these values are so large that the model's outputs are not finite.")
+            raise ConfigError("these values are too large: the model's outputs are not finite.")
         predictions = self._prediction(self._logits[v]), self._prediction(logits)
         return schema.ChangeAnswer(self._ids[v], changed, *predictions)
 
@@ -301,7 +301,7 @@ class Answers:
     def _index(self, node: str) -> int:
         index = self._ids.index(node)
         if index is None:
-            raise UnknownNode(f"{node!r} is not the id of a node; type how an id begins.")
+            raise UnknownNode(f"{node!r} is not a node id; type the beginning of an id.")
         return index
 
     def _own_features(self, v: int) -> schema.NodeFeatures:

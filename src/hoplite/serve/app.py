@@ -170,7 +170,7 @@ class Guard:
             await send(message)
 
         if [is_own_host(name, self._host) for name in headers.getlist("host")] != [True]:
-            app = _failure("the request is for another host than this server's.", 400)
+            app = _failure("the request is for a different host.", 400)
         elif (
             "transfer-encoding" in headers
             or int(headers.get("content-length", 0)) > schema.MAX_BODY
@@ -239,7 +239,7 @@ def _failure(sentence: str, status: int) -> Response:
 async def _http_failure(request: Request, error: Any) -> Response:
     sentences = {
         400: "Invalid JSON in the body.",
-        404: "there is nothing at this address; /openapi.json lists what there is.",
+        404: "Not found; /openapi.json lists all addresses.",
         405: f"Method not allowed: {request.method}.",
     }
     return _failure(sentences.get(error.status_code, str(error.detail)), error.status_code)
@@ -259,8 +259,8 @@ async def _refused(request: Request, error: Any) -> Response:
 
 async def _broken(request: Request, error: Any) -> Response:
     if is_shortage(error):
-        return _failure("there is not enough memory for this now.", 503)
-    return _failure("something is wrong in the server; its log has more.", 500)
+        return _failure("there is not enough memory at the moment.", 503)
+    return _failure("Internal server error; see the server's log.", 500)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -173,12 +173,15 @@ def disk_errors(folder: Path) -> Iterator[None]:
 def claimed(folder: Path) -> Iterator[None]:
     """Make ``folder``, hold it for this process, and remove what a killed one left unfinished."""
     if folder.exists() and not folder.is_dir():
-        raise StoreError(f"{folder} is a file; give --out a folder.")
+        raise StoreError(f"{folder} is a file; pass a folder as --out (out= in Python).")
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / files.LOCK) as (_, ours):
         if ours is False:
-            raise StoreError(f"another process is working on {folder}; wait, or use another --out.")
+            raise StoreError(
+                f"another process is using {folder}; wait until it has finished, or "
+                "use another folder."
+            )
         _tidy(folder)
         try:
             yield
@@ -202,7 +205,7 @@ def _tidy(folder: Path) -> None:
             if not path.name.startswith(".") and path.name != files.GRAPH:
                 raise StoreError(
                     f"{folder} already contains {path.name!r}, which is not part of a hop store; "
-                    "use another --out."
+                    "use another folder."
                 )
     remove_leftovers(folder)
 
@@ -246,7 +249,7 @@ def adopt_manifest(
             if getattr(found, name) != value:
                 raise StoreError(
                     f"{folder} already contains the hops of {found.name} with {name} "
-                    f"{getattr(found, name)}, not {value}; use another --out."
+                    f"{getattr(found, name)}, not {value}; use another folder."
                 )
         panels, rows = found.panels, found.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
@@ -270,7 +273,9 @@ def adopt_manifest(
             version=found.version if found else 0,
         )
     except ValueError as error:
-        raise StoreError(f"{error}; use fewer hops, or more --memory.") from error
+        raise StoreError(
+            f"{error}; use fewer hops, or increase --memory (memory= in Python)."
+        ) from error
     if found != manifest:
         manifest.write(folder)
     return manifest
@@ -315,8 +320,9 @@ def _warn_about_room(blocks: files.Blocks) -> None:
     free = shutil.disk_usage(blocks.data.parent).free
     if needed > free:
         warnings.warn(
-            f"the store needs {format_bytes(needed)} more but the disk of {blocks.data.parent} has "
-            f"{format_bytes(free)} free; the work will stop there and can be continued.",
+            f"the store needs {format_bytes(needed)} more but the disk of {blocks.data.parent} "
+            f"has only {format_bytes(free)} free; the work will stop when the disk is full and "
+            "can be resumed.",
             HopliteWarning,
             stacklevel=4,
         )
@@ -363,8 +369,8 @@ def compute_on(
         look()
     if not wait_until(look, SHARED_SECONDS):
         raise StoreError(
-            f"the workers have written all hops but {store.folder} lacks {len(waiting):,} panels; "
-            "check that all machines share this folder."
+            f"the workers have written all hops but {store.folder} is missing {len(waiting):,} "
+            "panels; check that all machines share this folder."
         )
     _tidy(store.folder)  # what workers left that died while they wrote
 
@@ -373,7 +379,7 @@ def compute_panel(folder: str, version: int, panel: int, memory: int) -> None:
     """Run on a worker: the missing hops of one panel."""
     manifest = files.read_manifest(Path(folder))
     if manifest.version != version:
-        raise StoreError(f"{folder} was changed by another process.")
+        raise StoreError(f"{folder} was changed by another process; run it again.")
     run_panel(Path(folder), manifest, panel, memory, lambda panel, hop: check_wanted())
 
 

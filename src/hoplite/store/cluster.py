@@ -86,7 +86,7 @@ def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator
     local = int(count) if kind == "local" and count.isdecimal() else 0
     if not 1 <= local <= MAX_LOCAL and not ADDRESS.fullmatch(str(where)):
         raise ConfigError(
-            f"cluster is {where!r}; give tcp://HOST:PORT or tls://HOST:PORT of a running Dask "
+            f"cluster is {where!r}; use tcp://HOST:PORT or tls://HOST:PORT of a running Dask "
             f"scheduler, or local:N for N processes on this machine, N from 1 to {MAX_LOCAL:,}."
         )
     if importlib.util.find_spec("distributed") is None:
@@ -193,8 +193,8 @@ class Cluster:
         except (FutureCancelledError, FuturesCancelledError, OSError):
             pass
         raise ClusterError(
-            f"the scheduler {self.where} is gone; restart it and run the same command again; "
-            "finished work is kept."
+            f"the connection to the scheduler {self.where} was lost; finished work is kept, so "
+            "restart the scheduler and run the same command again."
         )
 
     def _retry(self, future: Any, losses: int) -> None:
@@ -207,12 +207,12 @@ class Cluster:
         if not isinstance(error, KilledWorker):
             raise ClusterError(
                 f"a task failed on {self.where} ({type(error).__name__}: {error}); finished work "
-                "is kept; run the same command again to continue."
+                "is kept, so run the same command again to resume."
             ) from error
         if losses > MAX_LOSSES:
             raise ClusterError(
-                f"workers of {self.where} keep dying at the same task; see their logs (too little "
-                "memory for --memory?); finished work is kept."
+                f"workers of {self.where} keep dying at the same task, perhaps because they have "
+                "less memory than --memory allows; see their logs. Finished work is kept."
             )
         future.retry()
 
@@ -235,7 +235,7 @@ def _run(sign: Sign, function: Callable[..., Any], *arguments: Any) -> Any:
 def check_wanted() -> None:
     """Within a task on a worker: ClusterError if the process that leads the work has ended."""
     if _task is not None and not _task.path.exists():
-        raise ClusterError("the process that leads this work has ended.")
+        raise ClusterError("the process that coordinates this work has ended.")
 
 
 def wait_until(condition: Callable[[], Any], seconds: float) -> bool:
@@ -253,20 +253,20 @@ def problem(sign: Sign, dask_worker: Any) -> str | None:
     name = f"worker {dask_worker.address} on {socket.gethostname()}"
     if build() != sign.version:
         return (
-            f"{name} has Hoplite {build()}, and here it is {sign.version}; install the same "
+            f"{name} has Hoplite {build()}, but this machine has {sign.version}; install the same "
             "version everywhere."
         )
     if not wait_until(sign.path.exists, SHARED_SECONDS):
         return (
-            f"{name} does not see the folder {sign.folder}; give a folder that all machines share "
+            f"{name} cannot access the folder {sign.folder}; use a folder that all machines share "
             "under the same path."
         )
     limit = dask_worker.memory_manager.memory_limit
     if limit and sign.memory > PAUSED_SHARE * limit:
         return (
-            f"{name} may use {limit / 1e9:.3g} GB (its --memory-limit), and Dask stops it before "
-            f"the {sign.memory / 1e9:.3g} GB of --memory; start workers with "
-            f"--memory-limit 0, or give --memory {int(PAUSED_SHARE * limit / 1e6)}MB or less."
+            f"{name} may use {limit / 1e9:.3g} GB (its --memory-limit), so Dask stops it before "
+            f"it reaches the {sign.memory / 1e9:.3g} GB of --memory; start workers with "
+            f"--memory-limit 0, or use --memory {int(PAUSED_SHARE * limit / 1e6)}MB or less."
         )
     return None
 
@@ -325,8 +325,8 @@ def _check_workers(client: Any, where: str, sign: Sign, *, any_one: bool = False
         client.wait_for_workers(1, timeout=PATIENCE)
     except TimeoutError as error:
         raise ClusterError(
-            f"{where} has had no workers for {PATIENCE:.0f} s; start some (`dask worker ADDRESS`) "
-            "and run the same command again; finished work is kept."
+            f"{where} has had no workers for {PATIENCE:.0f} s; finished work is kept, so start "
+            "some (`dask worker ADDRESS`) and run the same command again."
         ) from error
     found = client.run(problem, sign, on_error="return")
     problems = []
@@ -375,7 +375,9 @@ def _check_greeting(where: str, context: ssl.SSLContext | None) -> None:
             stream = stack.enter_context(context.wrap_socket(stream))
         greeting = stream.makefile("rb").read(8)
         if not 0 < int.from_bytes(greeting, sys.byteorder) <= MAX_GREETING:
-            raise OSError(f"something else listens there, it begins with {greeting!r}")
+            raise OSError(
+                f"another program, not Dask, listens there; its answer begins with {greeting!r}"
+            )
 
 
 @contextlib.contextmanager
@@ -438,8 +440,8 @@ def _local(count: int) -> Iterator[Any]:
             stack.enter_context(local)
         except (RuntimeError, TimeoutError, AssertionError) as error:
             raise ClusterError(
-                f"the {count} processes of local:{count} did not start ({error}); is there too "
-                "little memory for them, or is the machine too busy?"
+                f"the {count} processes of local:{count} did not start ({error}), perhaps because "
+                "there is too little memory or the machine is too busy."
             ) from error
         yield stack.enter_context(_client(local.scheduler_address, security))
 

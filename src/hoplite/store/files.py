@@ -106,7 +106,7 @@ class Manifest:
         ends = [0, *(stop for _, stop in self.panels)]
         rising = all(first < last for first, last in self.panels)
         if [*itertools.pairwise(ends)] != [*self.panels] or ends[-1] != self.columns or not rising:
-            raise ValueError(f"the panels do not cut {self.columns:,} columns")
+            raise ValueError(f"the panels do not cover {self.columns:,} columns")
         if self.feature_names is not None and len(self.feature_names) != self.columns:
             raise ValueError(f"{len(self.feature_names):,} names for {self.columns:,} columns")
         blocks = -(-self.nodes // self.rows_per_block) * (self.hops + 1) * len(self.panels)
@@ -136,7 +136,7 @@ def read_manifest(folder: Path) -> Manifest:
         return read_json(path, Manifest)
     except FileNotFoundError as error:
         raise StoreError(
-            f"{folder} is not a hop store; make one with `hoplite propagate DATASET --out ...`."
+            f"{folder} is not a hop store; build one with `hoplite propagate DATASET --out ...`."
         ) from error
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
@@ -251,7 +251,7 @@ class StoredAdjacency:
                 with array_files.NpyRows(self._weights) as file:
                     values = file.read(int(indptr[0]), int(indptr[-1]))
             if len(indices) != indptr[-1] - indptr[0]:
-                raise ValueError("the diagonal is not whole")
+                raise ValueError("the diagonal is incomplete")
         except (OSError, ValueError) as error:
             raise self._operator.damaged(error) from error
         return CsrPiece(indptr - indptr[0], indices, values)
@@ -413,8 +413,8 @@ class Blocks:
             if dtype == "float16" and np.isfinite(values).all():
                 advice = "use --dtype bfloat16 or float32, or scale the features"
             raise StoreError(
-                f"hop {hop} has numbers beyond the range of {dtype} in columns {first} to "
-                f"{last - 1} of block {block}; {advice}."
+                f"hop {hop} exceeds the range of {dtype} in columns {first} to {last - 1} of "
+                f"block {block}; {advice}."
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         array_files.write_npy(path, stored)

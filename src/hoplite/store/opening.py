@@ -94,8 +94,8 @@ def open_extended(
     data = open_data(source, seed=seed, prepare=prepare, **own)
     if data.stored is not None:
         raise ConfigError(
-            f"{source} is a hop store; add the nodes to it with `hoplite propagate {new} --update "
-            f"--out {source}`, and predict from it then."
+            f"{source} is a hop store; first add the nodes to it with `hoplite propagate {new} "
+            f"--update --out {source}`, then predict."
         )
     return extend_tables(data.in_memory(), new, tables=table_source(source), **options)
 
@@ -128,13 +128,13 @@ def opened_graph(
     elif large_tables(source, budget, options):
         if options.get("structural") is not None:
             raise ConfigError(
-                f"structural is {options['structural']}, but {source} is too large for the memory "
-                "to make such features; give more --memory."
+                f"structural is {options['structural']}, but {source} is too large to compute "
+                "such features in memory; increase --memory (memory= in Python)."
             )
         if log_degrees_of(options.get("prepare")):
             raise ConfigError(
-                f"the model has the feature 'log degree', but {source} is too large for the memory "
-                "to make it; give more --memory."
+                f"the model has the feature 'log degree', but {source} is too large to compute it "
+                "in memory; increase --memory (memory= in Python)."
             )
         import_tables(
             source,
@@ -191,8 +191,8 @@ def _for_task(data: NodeData, task: str) -> NodeData:
     there = task if task == AUTO else kind_of(data.labels).task
     if there != task:
         raise ConfigError(
-            f"task is {task!r}, but the labels of {data.name} are for {there}; rebuild the store "
-            f"with `hoplite propagate --task {task}`."
+            f"task is {task!r}, but {data.name} has labels for {there}; rebuild the store with "
+            f"`hoplite propagate --task {task}`."
         )
     return data
 

@@ -205,12 +205,13 @@ class HopStore:
             index = np.empty(0, np.int64)
         if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
             raise ConfigError(
-                f"nodes has type {index.dtype} and shape {index.shape}; give node indices."
+                f"nodes has type {index.dtype} and shape {index.shape}; pass a list of integer "
+                "node indices."
             )
         if index.size and not 0 <= index.min() <= index.max() < self.num_nodes:
             raise ConfigError(
                 f"nodes goes from {index.min():,} to {index.max():,} but the store has "
-                f"{self.num_nodes:,} nodes; count from 0."
+                f"{self.num_nodes:,} nodes, counted from 0."
             )
         chosen = list(range(self.hops + 1)) if hops is None else list(hops)
         for hop in chosen:
@@ -229,7 +230,8 @@ class HopStore:
         except files.DamagedBlock:
             if files.read_manifest(self.folder).version != self.manifest.version:
                 raise StoreError(
-                    f"nodes or edges were added to {self.folder} while it was read; open it again."
+                    f"nodes or edges were added to {self.folder} while it was being read; open it "
+                    "again."
                 ) from None
             raise
         return out

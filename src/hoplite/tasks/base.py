@@ -123,7 +123,7 @@ class Task(ABC):
     def with_loss(self, loss: str) -> Self:
         """The task with the setting ``loss``."""
         if loss != "auto":
-            raise ConfigError(f"loss is {loss!r}, but {self.name} has one loss only; leave it out.")
+            raise ConfigError(f"loss is {loss!r}, but {self.name} has only one loss; leave it out.")
         return self
 
     def output_names(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -179,8 +179,8 @@ class Task(ABC):
         """ConfigError if draws cannot agree on such labels."""
         if consistency and not self.exclusive:
             raise ConfigError(
-                f"consistency is {consistency:g}, which is for nodes of one class each, and these "
-                f"labels are for {self.labels.task}; leave it out."
+                f"consistency is {consistency:g}, which requires one class per node, but these "
+                f"are labels for {self.labels.task}; leave it out."
             )
 
     def check_calibrate(self, calibrate: bool) -> None:
@@ -233,7 +233,9 @@ class Task(ABC):
         try:
             return msgspec.convert(state, type(self))
         except msgspec.ValidationError as error:
-            raise ModelFileError(f"the model's task is damaged ({error}); train again.") from None
+            raise ModelFileError(
+                f"the model's task is damaged ({error}); train the model again."
+            ) from None
 
     def monitor(self, name: str = "auto") -> Metric:
         """What the setting ``monitor`` says; ConfigError if this task has no such figure."""

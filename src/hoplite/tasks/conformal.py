@@ -93,7 +93,7 @@ class Conformal:
             return msgspec.convert(state, cls)
         except msgspec.ValidationError as error:
             raise ModelFileError(
-                f"the model's scores are damaged ({error}); train again."
+                f"the model's validation scores are damaged ({error}); train the model again."
             ) from None
 
     def quantile(self, coverage: float) -> float:
@@ -163,7 +163,7 @@ class FoldModels:
         """The inverse of :meth:`arrays`, for weights of these names; ModelFileError if damaged."""
         folds, nodes = range((len(arrays) - 1) // len(names)), arrays[NODES]
         if not folds or not len(nodes) or not np.isin(nodes[:, 0], folds).all():
-            raise ModelFileError("the model's folds are damaged; train again.")
+            raise ModelFileError("the model's folds are damaged; train the model again.")
         weights = ({name: arrays[FOLD.format(fold, name)] for name in names} for fold in folds)
         return cls(tuple(weights), nodes)
 

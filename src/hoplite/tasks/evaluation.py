@@ -297,9 +297,9 @@ def best_temperature(labels: np.ndarray, logits: np.ndarray) -> float:
     for end, sign in ((least, 1), (most, -1)):
         if sign * slope(end) <= 0:
             warnings.warn(
-                f"no temperature from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g} minimises the log "
-                f"loss on the {len(z):,} validation nodes, so it is {np.exp(end):g} and the "
-                "probabilities are hardly calibrated; give more validation nodes.",
+                f"no temperature from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g} minimises the "
+                f"log loss on the {len(z):,} validation nodes, so it is {np.exp(end):g} and the "
+                "probabilities are hardly calibrated; use more validation nodes.",
                 HopliteWarning,
                 stacklevel=2,
             )

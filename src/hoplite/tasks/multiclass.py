@@ -84,16 +84,16 @@ class Multiclass(Task):
         known = labels[labels >= 0]
         if len(known) > 2 and np.bincount(known).max() < 2:
             raise GraphError(
-                f"all {len(known):,} labels are different, such as {names[int(known[0])]!r}, so "
-                "nothing can be learned; choose a label column in which values repeat."
+                f"all {len(known):,} labels are different, e.g. {names[int(known[0])]!r}, so "
+                "there is nothing to learn; choose a label column with repeated values."
             )
         return len(names)
 
     def check_names(self, names: Sequence[str]) -> None:
         if len(names) == 1:
             raise GraphError(
-                f"all labels are {names[0]!r}, so there is nothing to learn; give nodes of two "
-                "classes at least."
+                f"all labels are {names[0]!r}, so there is nothing to learn; label nodes of at "
+                "least two classes."
             )
 
     def targets(self, labels: np.ndarray, outputs: int) -> np.ndarray:
@@ -101,7 +101,7 @@ class Multiclass(Task):
             raise GraphError(f"labels have shape {labels.shape}; pass one class per node.")
         if labels.size and (labels.min() < 0 or labels.max() >= outputs):
             outside = labels.min() if labels.min() < 0 else labels.max()
-            raise GraphError(f"label {outside} is not in 0 .. {outputs - 1}.")
+            raise GraphError(f"label {outside} is out of range; labels go from 0 to {outputs - 1}.")
         return np.array(labels, np.int64)
 
     def balanced_weights(self, seen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:

@@ -55,7 +55,7 @@ class Multilabel(Task):
     def fitted(self, labels: np.ndarray, outputs: int) -> Self:
         if not (labels == 1).any():
             raise GraphError(
-                "no training node has a label, so there is nothing to learn; label some of them."
+                "no training node has a label, so there is nothing to learn; label some nodes."
             )
         return dataclasses.replace(self, shares=tuple(labels.mean(axis=0).tolist()))
 
@@ -66,7 +66,7 @@ class Multilabel(Task):
         if labels.ndim != 2 or labels.shape[1] != outputs:
             raise GraphError(f"labels have shape {labels.shape}; pass a row of {outputs} per node.")
         if ((labels != 0) & (labels != 1)).any():
-            raise GraphError("labels contain values other than 0 and 1; leave those nodes out.")
+            raise GraphError("labels contain values other than 0 and 1; remove those nodes.")
         return np.array(labels, np.int64)
 
     def balanced_weights(self, seen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:

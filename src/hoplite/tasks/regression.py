@@ -53,13 +53,13 @@ class Regression(Task):
         if np.ptp(labels) == 0:
             raise GraphError(
                 f"all training nodes have the value {labels[0]:g}, so there is nothing to learn; "
-                "give nodes of different values."
+                "use training nodes with different values."
             )
         mean, scale = float(labels.mean()), float(labels.std())
         if scale < MIN_SCALE:
             raise GraphError(
                 f"the values of the training nodes differ by at most {np.ptp(labels):g}, which is "
-                "too little to compute with; multiply all of them by one number."
+                "too little to compute with; rescale the labels."
             )
         return dataclasses.replace(self, mean=mean, scale=scale)
 

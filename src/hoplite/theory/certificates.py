@@ -170,7 +170,7 @@ def certify(
     graph: Graph = converted(data, prepare=model).in_memory()
     if not model.task.exclusive:
         raise ConfigError(
-            f"certificates are for nodes with one class each, but the model is for "
+            "certificates require one class per node, but the model is for "
             f"{model.task.labels.task}."
         )
     _check_draw(model, graph)
@@ -197,13 +197,14 @@ def holdout_certificate(
     if not (split.test.size and rest.size):
         missing = "unlabelled" if split.test.size else "test"
         raise GraphError(
-            f"there are no {missing} nodes; the bound needs test nodes, which the model has not "
-            "learned from, and unlabelled ones, in no part of the split."
+            f"there are no {missing} nodes; the bound needs test nodes, from which the model has "
+            "not learned, and unlabelled nodes, which are in no part of the split."
         )
     if model.training.get(LEARNED_FROM) != learned_nodes(split):
         raise GraphError(
-            "the model learned from other nodes than the training and validation nodes of this "
-            "split, so perhaps from the test nodes; certify it with the split of its training."
+            "the model was not trained on the training and validation nodes of this split, so it "
+            "may have learned from the test nodes; certify it with the split that it was trained "
+            "on."
         )
     labels = labels_in(graph, model.class_names)
     wrong = model.predict(graph) != labels
@@ -372,8 +373,8 @@ def _features(
     config, kind = model.config, model.config.kind
     if not issubclass(kind, LinearModel) or model.parts_ or config.neighbour_labels:
         raise ConfigError(
-            "the PAC-Bayes bound is for linear models with one operator, without relations and "
-            "without labels of neighbours; train such a model."
+            "the PAC-Bayes bound requires a linear model with a single operator, without "
+            "relations or labels of neighbours."
         )
     graph = model.aligned(graph)
     propagation = Propagation.of(graph, config)

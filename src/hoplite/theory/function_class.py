@@ -120,7 +120,8 @@ class FunctionClass:
         if needed > free:
             raise ConfigError(
                 f"hops is {self.hops}; the products of all pairs of hops of {columns:,} features "
-                f"take {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: use fewer hops."
+                f"take {needed / 1e9:.3g} GB, but only {free / 1e9:.3g} GB are free; use fewer "
+                "hops."
             )
 
     # ---- upper bounds
@@ -137,7 +138,7 @@ class FunctionClass:
         one = not self.bias and self.outputs == 1
         if self.coefficients.facts.theorem is None or not find_basis(self.basis).powers or not one:
             raise ConfigError(
-                "the paper states its bounds for one output of lgc and egc without a bias, on "
+                "the paper's bounds only hold for one output of lgc and egc without a bias, on "
                 "powers of the operator; use bound() instead."
             )
         a, norm = float(self.coefficient_bound), self._operator_1_norm

@@ -64,7 +64,7 @@ class Generalization:
         if self.vacuous:
             head = (
                 f"The bound on the error is {self.bound:.2f}, which is vacuous (no error exceeds "
-                f"1): {self.nodes:,} training nodes and these norms promise nothing"
+                f"1): {self.nodes:,} training nodes and these norms guarantee nothing"
             )
         else:
             head = (
@@ -104,8 +104,7 @@ def generalization(
     check_number("delta", delta, 0, 1, open_ends="lm")
     if not model.task.exclusive:
         raise ConfigError(
-            f"the model is one of {model.task.labels.task}, but the bound is for nodes with one "
-            "class each; leave out --trained."
+            f"the model is for {model.task.labels.task}, but the bound requires one class per node."
         )
     coefficient, weights = norms(model)
     config = model.config
@@ -178,11 +177,11 @@ def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
         raise ConfigError(f"no bound is known for {model.config.model}; use {known_models()}.")
     if model.parts_:
         raise ConfigError(
-            "the model has a polynomial for each direction or type of edges, for which no bound is "
-            "known; train one without directed and type."
+            "no bound is known for models with a polynomial per direction or edge type; train "
+            "without directed and type."
         )
     if model.config.neighbour_labels:
-        raise ConfigError("no bound is known for it; train without.", "neighbour_labels")
+        raise ConfigError("has no known bound; train without it.", "neighbour_labels")
     learned = kind.facts.learned
     coefficient = float(_absolute(model.weights[learned]).max()) if learned else 1.0
     return coefficient, tuple(_absolute(model.weights["theta"]).sum(axis=0).tolist())

@@ -70,11 +70,12 @@ class ClusterRows(HopRows):
         training = training or TrainingConfig(dropout=0)
         if not isinstance(model, LinearModel):
             raise ConfigError(
-                f"model is {model.name!r} but a cluster trains linear models; leave out cluster."
+                f"model is {model.name!r} but a cluster only trains linear models; leave out "
+                "cluster."
             )
         if training.batch:
             raise ConfigError(
-                f"batch is {training.batch} but a cluster takes all rows in every step; set batch "
+                f"batch is {training.batch} but a cluster uses all rows in every step; set batch "
                 "to 0, or leave out cluster."
             )
         super().__init__(store, model, memory=memory, training=training)
@@ -168,7 +169,9 @@ class Share:
 
     def _nodes(self) -> np.ndarray:
         if not wait_until(Path(self.path).exists, SHARED_SECONDS):
-            raise StoreError(f"{self.path} does not appear; check that all machines share it.")
+            raise StoreError(
+                f"{self.path} did not appear; check that all machines share this folder."
+            )
         return np.load(self.path)
 
 

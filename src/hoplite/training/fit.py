@@ -155,7 +155,7 @@ def fit(
         task = task.with_loss(training.loss).fitted(sets["train"].labels, len(names))
         weighted = weighted_sets(sets, task, training, texts)
         validated, folds = len(sets.get("val", ())) > 0, count_folds(training, sets)
-        training.check_validated(validated or folds > 0, "give the graph some")
+        training.check_validated(validated or folds > 0, "pass a graph with a validation split")
         task.check_calibrate(training.calibrate)
         check_after(training, task, stored=data.stored is not None)
         if training.optimizer == "path" and data.stored is not None:

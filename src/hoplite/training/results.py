@@ -259,7 +259,9 @@ class TrainingResult(Described):
         names = [self.graph.class_names[c] for c in np.setdiff1d(trained, seen)]
         if not names or not split.val.size:
             return None
-        return f"no validation node is of class {some_of(map(repr, names))}; label more of them."
+        return (
+            f"there are no validation nodes of class {some_of(map(repr, names))}; label more nodes."
+        )
 
     def shortfall(self) -> str | None:
         """A sentence if the chosen model is no better than the baseline, by validation nodes.
@@ -282,7 +284,7 @@ class TrainingResult(Described):
         return (
             f"on the validation nodes the model is no better than {self.task.unknowing}: "
             f"{title_of(metric.name)} {reached[metric.name]:z.3f} against "
-            f"{baseline[metric.name]:z.3f}; look at the features, their scale and the settings."
+            f"{baseline[metric.name]:z.3f}; check the features, their scale and the settings."
         )
 
     @property
@@ -451,7 +453,7 @@ def _described(result: TrainingResult) -> Description:
     facts = {
         "model": f"{result.model_config.kind.title}, {result.model_config.size()}",
         "graph": f"{result.graph.name}, {result.graph.num_nodes:,} nodes",
-        "runs": f"{plural(len(result.runs), 'seed')}, {result.ms_per_epoch:.3g} ms an epoch",
+        "runs": f"{plural(len(result.runs), 'seed')}, {result.ms_per_epoch:.3g} ms per epoch",
         "chosen": f"seed {run.seed}, epoch {run.best_epoch} of {run.epochs}",
     }
     if result.candidates:
@@ -712,8 +714,8 @@ def _check_store_options(data: NodeData, **options: Any) -> None:
     given = [name for name, value in options.items() if value is not None]
     if data.stored is None and given:
         raise ConfigError(
-            f"{given[0]} is only for hop stores; build one with `hoplite propagate` and train on "
-            "it."
+            f"{given[0]} is only used with hop stores; build one with `hoplite propagate` and "
+            "train on it."
         )
 
 
@@ -736,11 +738,11 @@ def _task_of(data: NodeData) -> Task:
         column = None if data.preparation is None else data.preparation.options.label
         where = f"column {column!r} has" if column else "the graph has"
         raise GraphError(
-            f"{where} no labels to learn from; give some nodes a label, or name the column that "
-            "has them (--label, label= in Python)."
+            f"{where} no labels to learn from; label some nodes, or choose the label column "
+            "(--label, label= in Python)."
         )
     if not data.split.train.size:
-        raise GraphError("the training set is empty; give the graph a split with training nodes.")
+        raise GraphError("the training set is empty; the graph's split needs training nodes.")
     return task
 
 
@@ -774,7 +776,7 @@ def as_seeds(seeds: Any) -> list[int]:
         for seed in seeds:
             check_number("seeds", seed, 0, MAX_SEED, whole=True)
         if not len(seeds) or len(set(seeds)) < len(seeds):
-            raise ConfigError(f"seeds is {seeds!r}; give at least one, and none twice.")
+            raise ConfigError(f"seeds is {seeds!r}; pass at least one seed, and no duplicates.")
         return [int(seed) for seed in seeds]
     check_number("seeds", seeds, 1, MAX_RUNS, whole=True)
     return list(range(int(seeds)))

@@ -357,13 +357,13 @@ def train_runs(
         last epoch counts); "test" only to record its curves, which influence nothing.
     """
     if not runs:
-        raise ConfigError("runs is empty; give at least one run.")
+        raise ConfigError("runs is empty; pass at least one run.")
     if not len(sets["train"]):
-        raise GraphError("the training set is empty; give at least one labelled training node.")
+        raise GraphError("the training set is empty; it needs at least one labelled node.")
     if model.config.hops != source.hops or model.config.basis != str(source.basis):
         raise ConfigError(
-            f"the propagation is for {source.hops} hops ({source.basis}) but the model "
-            f"has {model.config.hops} ({model.config.basis}); make both from one configuration."
+            f"the propagation has {source.hops} hops ({source.basis}) but the model has "
+            f"{model.config.hops} ({model.config.basis}); use one configuration for both."
         )
     sets = {name: part for name, part in sets.items() if len(part)}
     for part in sets.values():
@@ -459,8 +459,8 @@ def _warn_of_divergence(results: Sequence[RunResult]) -> None:
             by_epoch.setdefault(result.epochs, []).append(result.run.seed)
     for epoch, seeds in by_epoch.items():
         warnings.warn(
-            f"training diverged at epoch {epoch} for seeds {seeds}; their best epoch before that "
-            "is used, if any; try a lower learning rate or fewer hops.",
+            f"training diverged at epoch {epoch} for seeds {seeds}; the best epoch before that is "
+            "used, if there is one; try a lower learning rate or fewer hops.",
             HopliteWarning,
             stacklevel=3,
         )

@@ -426,8 +426,8 @@ def check_after(config: TrainingConfig, task: Task, *, stored: bool = False) -> 
     """ConfigError, before any work, if the outputs cannot be corrected and smoothed."""
     if config.correct_smooth and not task.exclusive:
         raise ConfigError(
-            f"requires one class for each node, and these labels are for {task.labels.task}; leave "
-            "it out.",
+            f"requires one class per node, but these are labels for {task.labels.task}; leave it "
+            "out.",
             "correct_smooth",
         )
     if config.correct_smooth and stored:

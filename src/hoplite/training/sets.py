@@ -61,10 +61,15 @@ class NodeSet:
         """Raise GraphError unless every node is in range and has a label."""
         nodes, labels = np.asarray(self.nodes), np.asarray(self.labels)
         if nodes.ndim != 1 or nodes.shape != labels.shape[:1]:
-            raise GraphError(f"{nodes.shape} nodes with {labels.shape} labels; pass one each.")
+            raise GraphError(
+                f"nodes has shape {nodes.shape} but labels has shape {labels.shape}; "
+                "pass one label per node."
+            )
         if nodes.size and (nodes.min() < 0 or nodes.max() >= num_nodes):
             outside = nodes.min() if nodes.min() < 0 else nodes.max()
-            raise GraphError(f"node {outside} is not in 0 .. {num_nodes - 1}.")
+            raise GraphError(
+                f"node {outside} is out of range; node indices go from 0 to {num_nodes - 1}."
+            )
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -120,10 +125,13 @@ def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
     if found.shape != (count,) or found.dtype.kind not in "biuf":
         raise GraphError(
             f"sample_weight has shape {found.shape} and type {found.dtype} for {count:,} nodes; "
-            "pass one number each."
+            "pass one number per node."
         )
     if not np.isfinite(found).all() or (found < 0).any():
-        raise GraphError("sample_weight holds a negative number, NaN or infinity; use 0 or more.")
+        raise GraphError(
+            "sample_weight contains a negative number, NaN or infinity; use finite "
+            "numbers, 0 or larger."
+        )
     return found.astype(np.float64)
 
 

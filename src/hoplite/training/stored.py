@@ -410,7 +410,9 @@ class RangeOrder(Order):
         self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
     ) -> Evaluation:
         if dropout is not None:
-            raise ConfigError("kept hop features cannot be dropped; set dropout to 0.")
+            raise ConfigError(
+                "dropout cannot be applied to precomputed hop features; set dropout to 0."
+            )
         values = self._run(Outputs(filter))[0][self._places]
 
         def gradient(given: np.ndarray) -> FilterGradient:
@@ -566,8 +568,8 @@ def check_training(config: TrainingConfig) -> None:
             )
     if config.order == "weights-first":
         raise ConfigError(
-            "order is 'weights-first' but a store holds hop features; leave it out, or train on "
-            "the graph."
+            "order is 'weights-first' but a hop store contains hop features only; leave it out, "
+            "or train on the graph."
         )
 
 
