@@ -256,6 +256,7 @@ def _is_too_rare(model: TrainedModel, labels: np.ndarray, out_of_fold: np.ndarra
     positive = getattr(model.task, "positive", None)
     if positive is None or not 0 < (count := int((labels == positive).sum())) < MIN_POSITIVE:
         return False
+    assert model.class_names is not None  # a task with classes
     nodes = plural(count, "validation node" if out_of_fold is None else "labelled node")
     warnings.warn(
         f"class {model.class_names[positive]!r} has only {nodes}, so no threshold was chosen; "
