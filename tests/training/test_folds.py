@@ -115,6 +115,13 @@ def test_the_epochs_of_all_folds_and_of_a_refit_are_counted(monkeypatch):
         assert result.ms_per_epoch == pytest.approx(1000 * seconds / epochs)
 
 
+def test_curves_of_test_nodes_require_validation_nodes():
+    graph = all_labels(untidy(sparse=False))
+    split = hoplite.Split(train=graph.split.train[:-9], test=graph.split.train[-9:])
+    with pytest.raises(hoplite.ConfigError, match="record_test requires validation nodes"):
+        hoplite.train(graph.with_split(split), "sgc", record_test=True)
+
+
 def result_of(losses, optimizer="path"):
     config = hoplite.TrainingConfig(
         optimizer=optimizer, dropout=0.0, monitor="loss", epochs=len(losses)

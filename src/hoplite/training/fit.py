@@ -170,6 +170,10 @@ def fit(
             stack.callback(source.close)
         shared = Fitted(data, config, model, source, task, weighted, tuple(names), split)
         if folds:
+            if record_test:
+                raise ConfigError(
+                    "requires validation nodes; without them folds have the curves.", "record_test"
+                )
             weigh = partial(weighted_sets, task=task, config=training, names=texts)
             crossed = cross_validate(
                 model, source, runs, sets["train"], task, weigh, folds=folds, progress=progress,

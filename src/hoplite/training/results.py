@@ -529,7 +529,7 @@ def train(
     seeds : int or sequence of int, default 1
         How many seeds (0, 1, ...) to train, or which.
     record_test : bool, default False
-        Keep test curves in the history; they never choose anything.
+        Keep test curves in the history; they never choose anything. Requires validation nodes.
     test : bool, default True
         False leaves the test nodes unread, e.g. while you compare settings.
     progress : bool or callable, default False
