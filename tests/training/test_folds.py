@@ -14,6 +14,7 @@ from tests.training.test_path import LIKE_SKLEARN, columns_of, penalty_of, untid
 import hoplite
 from hoplite.tasks import find_task
 from hoplite.training import path
+from hoplite.training.comparison import Candidate, Comparison, default_choice
 from hoplite.training.fit import choose_epoch, fold_numbers
 from hoplite.training.runs import Run, RunResult
 
@@ -152,6 +153,19 @@ def test_epochs_that_are_not_finite_in_all_folds_are_left_out():
     assert choose_epoch([unknown, *parts[1:]], task) == 2
     assert choose_epoch([unknown, parts[1]], task) == 2
     assert choose_epoch([unknown, unknown], task) == 1
+
+
+def test_of_models_without_an_error_the_simplest_is_taken():
+    graph = all_labels(untidy(sparse=False))
+    labels = graph.labels[graph.split.train]
+    task = find_task("multiclass").fitted(labels, graph.num_classes)
+    candidates = []
+    for hops, margin in ((0, 0.5), (1, 1.0), (2, 3.0)):
+        outputs = margin * np.eye(graph.num_classes)[labels]
+        blocks = Candidate(1 + hops, "blocks", {"hops": hops}, default=True, learned=5 + hops)
+        candidates.append(Comparison(graph).judged(blocks, task, labels, outputs))
+    assert candidates[0].val > 100 * candidates[2].val
+    assert default_choice(reversed(candidates)) == candidates[0]
 
 
 def test_every_label_trains_and_a_part_of_many_is_held_out_first(monkeypatch):

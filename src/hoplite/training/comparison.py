@@ -49,6 +49,7 @@ RARE_CLASS = 0.2  # of two: with a smaller share of the training nodes it has a 
 MAX_COMPARED = 20_000  # training nodes of graphs for which models are compared
 MIN_SHARE = 0.2  # of the nodes that must have training labels for it
 LABELS = {"neighbour_labels": True}
+MIN_LOSS = 1e-3  # log losses below are equal: at the lowest temperature, margins alone decide
 PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}
 LGC_OPTIONS = {
     "hops": 5, "start": "lowpass", "optimizer": "lbfgs", "lr": 1.0, "weight_decay": 0.006,
@@ -195,12 +196,14 @@ class Comparison:
 
         Log losses of classes are those after the best temperature: models that are trained in steps
         until the accuracy is best may be far too sure of themselves, or not sure enough, which says
-        nothing of their predictions.
+        nothing of their predictions. Losses of less than 0.001, as of classes that are separated
+        without an error, rank the same.
         """
         seen, names = self.data.labels[self.data.split.train], self.data.class_names
         weights = task.node_weights(self.class_weight, seen, labels, names)
-        part = NodeSet(labels, labels, weights)
+        part, least = NodeSet(labels, labels, weights), -math.inf
         if self.monitor is LOSS and task.exclusive:
+            least = MIN_LOSS
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
                 logits = logits / best_temperature(labels, logits)
@@ -211,7 +214,8 @@ class Comparison:
         figures = without_groups(figure, len(labels))
         if not math.isfinite(figures[0]):
             return candidate
-        ranks = self.monitor.rank(np.nan_to_num(figures, nan=figures[0])).tolist()
+        compared = np.maximum(np.nan_to_num(figures, nan=figures[0]), least)
+        ranks = self.monitor.rank(compared).tolist()
         score = number(judge(task, task.score, part, logits)[0])
         return dataclasses.replace(candidate, val=figures[0], score=score, ranks=tuple(ranks))
 
@@ -295,14 +299,16 @@ def _with_defaults(options: dict[str, Any], own: dict[str, Any]) -> dict[str, An
 def default_choice(judged: Iterable[Candidate]) -> Candidate | None:
     """What ``train`` takes if no model is given; None if no candidate of its own has a result.
 
-    The best one; the LGC of tables unless that is better by more than a standard error, or has no
-    hops. And it has the labels of neighbours, if it was judged with them and they help.
+    The best one, of equal ones the simplest; the LGC of tables unless that is better by more than a
+    standard error, or has no hops. And it has the labels of neighbours, if it was judged with them
+    and they help.
     """
     known = [one for one in judged if one.default and one.ranks]
     plain = [one for one in known if not LABELS.items() <= one.options.items()]
     if not plain:
         return None
-    best = max(plain, key=lambda one: one.rank)
+    highest = max(one.rank for one in plain)
+    best = min((one for one in plain if one.rank == highest), key=lambda one: one.simplicity)
     for one in plain:
         if one.options.items() >= {"start": "lowpass"}.items() and best.hops and as_good(one, best):
             best = one
