@@ -133,7 +133,9 @@ def test_a_result_has_the_metrics_of_its_runs(tmp_path):
 def test_a_model_no_better_than_the_majority_is_told(tmp_path):
     graph = scattered_graph()
     blind = graph.with_features(np.ones((graph.num_nodes, 1)))
-    with pytest.warns(HopliteWarning, match="validation nodes the model is no better than always"):
+    with pytest.warns(
+        HopliteWarning, match="by validation scores the model is no better than always"
+    ):
         result = train(blind, "sgc", hops=0, epochs=3, seeds=2)
     assert result.best_run.val_metrics["accuracy"] <= result.baseline("val")["accuracy"]
     with pytest.warns(HopliteWarning, match="no better than always predicting .*: AUC 0"):

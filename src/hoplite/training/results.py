@@ -282,7 +282,8 @@ class TrainingResult(Described):
         if not metric.rank(reached[metric.name]) <= metric.rank(baseline[metric.name]):
             return None
         return (
-            f"on the validation nodes the model is no better than {self.task.unknowing}: "
+            f"by {self.part_titles[part]} scores the model is no better than "
+            f"{self.task.unknowing}: "
             f"{title_of(metric.name)} {reached[metric.name]:z.3f} against "
             f"{baseline[metric.name]:z.3f}; check the features, their scale and the settings."
         )
