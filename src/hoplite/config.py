@@ -376,6 +376,11 @@ class TrainingConfig(Checked):
                 )
 
     @property
+    def step_title(self) -> str:
+        """What a run tries one after the other: penalties where it is solved, otherwise epochs."""
+        return "penalty" if self.optimizer == "path" else "epoch"
+
+    @property
     def drops(self) -> bool:
         """Whether a step drops anything, so that no two steps see the same features."""
         return bool(self.dropout or self.drop_nodes or self.output_dropout)

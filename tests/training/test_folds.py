@@ -132,6 +132,15 @@ def test_a_warning_names_the_scores_that_it_judges_by():
         hoplite.train(graph, "blocks", hops=1)
 
 
+def test_solved_models_count_penalties():
+    graph = all_labels(untidy(sparse=False))
+    for optimizer, step in (("path", "penalty"), ("adam", "epoch")):
+        result = hoplite.train(graph, "sgc", hops=1, optimizer=optimizer, dropout=0)
+        facts = result._describe().facts
+        assert facts["runs"].endswith(f" ms per {step}")
+        assert facts["chosen"].startswith(f"seed 0, {step} ")
+
+
 def result_of(losses, optimizer="path"):
     config = hoplite.TrainingConfig(
         optimizer=optimizer, dropout=0.0, monitor="loss", epochs=len(losses)

@@ -245,7 +245,7 @@ def _print_runs(result: TrainingResult, summary: dict[str, Any]) -> None:
     labels = "" if task.exclusive else f", {task.labels.task}"
     titles = [f"{result.part_titles[part]} {score.title}" for part in parts]
     titles += [f"{title_of(name)} %" for name in others]
-    columns = ["seed", *titles, "best epoch"]
+    columns = ["seed", *titles, f"best {result.training_config.step_title}"]
     console.print_table(
         f"{summary['dataset']}: {config.model}, {config.size()}{labels}", columns, rows
     )

@@ -450,12 +450,12 @@ def _described(result: TrainingResult) -> Description:
             for name in spreads[last]
         ]  # fmt: skip
         tables = [Table(columns, rows)]
-    run = result.best_run
+    run, step = result.best_run, result.training_config.step_title
     facts = {
         "model": f"{result.model_config.kind.title}, {result.model_config.size()}",
         "graph": f"{result.graph.name}, {result.graph.num_nodes:,} nodes",
-        "runs": f"{plural(len(result.runs), 'seed')}, {result.ms_per_epoch:.3g} ms per epoch",
-        "chosen": f"seed {run.seed}, epoch {run.best_epoch} of {run.epochs}",
+        "runs": f"{plural(len(result.runs), 'seed')}, {result.ms_per_epoch:.3g} ms per {step}",
+        "chosen": f"seed {run.seed}, {step} {run.best_epoch} of {run.epochs}",
     }
     if result.candidates:
         losses = [f"{name} {loss:.4g}" for name, loss in result.candidates.items()]
