@@ -107,7 +107,7 @@ def test_foreign_files_are_never_replaced(graphs, tmp_path):
     model = untrained(model_config("lgc", 2), graphs())
     model.save(tmp_path / "m")
     (tmp_path / "m" / "notes.txt").write_text("mine")
-    with pytest.raises(ModelFileError, match=r"holds 'notes\.txt'"):
+    with pytest.raises(ModelFileError, match=r"contains 'notes\.txt'"):
         model.save(tmp_path / "m", overwrite=True)
     with pytest.raises(ModelFileError, match="is a file"):
         model.save(tmp_path / "m" / "notes.txt", overwrite=True)
