@@ -69,7 +69,18 @@ def test_fit_predict_and_clone(task, kind):
     else:
         assert model.filter_coefficients_.shape == ((3, 3) if "Jacobi" in kind.__name__ else (3,))
         assert model.coef_.shape == (3, 24 if kind is HopBlocksClassifier else 8)
+        assert model.intercept_.shape == (3,)
     assert 1 <= model.n_iter_ <= 5
+
+
+def test_the_intercept_is_the_bias(task):
+    graph, nodes, y = task
+    features = HopFeatures(graph, hops=2).fit_transform(nodes)
+    for bias in (True, False):
+        model = SGCClassifier(graph, 2, bias=bias).fit(nodes, y)
+        logits = features @ model.coef_.T + model.intercept_
+        np.testing.assert_allclose(model.decision_function(nodes), logits, atol=1e-5)
+        assert bias == model.intercept_.any()
 
 
 def test_a_grid_in_threads_is_that_of_one_thread(task):
@@ -184,6 +195,7 @@ def test_bad_samples(task):
         ([0, 60], [0, 1], "nodes contains 60"),
         ([0, -1], [0, 1], "nodes contains -1"),
         ([0.5, 1.0], [0, 1], "integer node indices"),
+        (np.ones((2, 8)), [0, 1], "pass node indices, not features"),
         ([0, 1], [0], "y has shape"),
         (nodes[:3], ["a"] * 3, "all labels are 'a', so there is nothing to learn"),
     ):
@@ -196,7 +208,9 @@ def test_bad_samples(task):
     ):
         with pytest.raises(GraphError, match=message):
             model.fit(nodes, y, validation=validation)
-    with pytest.raises(GraphError, match="graph is a str"):
+    with pytest.raises(GraphError, match="predict takes a Graph, not data of type ndarray"):
+        model.fit(nodes, y).model_.predict(np.ones((60, 8)))
+    with pytest.raises(GraphError, match="graph has type str"):
         LGCClassifier("cora").fit(nodes, y)
     with pytest.raises(ConfigError, match="hops is '2'"):
         HopFeatures(graph, hops="2").fit(nodes)

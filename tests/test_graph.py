@@ -38,15 +38,23 @@ def test_the_diagonal_and_stored_zeros_are_dropped():
         ((PATH, EYE[0]), r"features has shape \(3,\); pass one row of numbers per node"),
         ((PATH, [["a"], ["b"], ["c"]]), "features has type .*; pass numbers"),
         ((PATH, EYE * 1j), "features has type complex"),
-        ((PATH, np.array([[1], [np.nan], [2]])), "features contain NaN or infinity"),
-        ((PATH, sp.csr_array([[1], [np.inf], [2]])), "features contain NaN or infinity"),
+        (
+            (PATH, np.array([[1], [np.nan], [2]])),
+            r"NaN or infinity in 1 place \(first: node 1, feature 0\)",
+        ),
+        ((PATH, EYE.astype(object)), r"features has dtype object.*features.astype\(float\)"),
+        (
+            (PATH, sp.csr_array([[0, 1], [np.inf, np.nan], [2, 0]])),
+            r"NaN or infinity in 2 places \(first: node 1, feature 0\)",
+        ),
         ((PATH, EYE, [0, 1]), r"labels has shape \(2,\) but the graph has 3 nodes"),
         ((PATH, EYE, [[0, 1, 2]]), r"labels has shape \(1, 3\) but the graph has 3 nodes"),
         ((PATH, EYE, ["a", "b", "c"]), "labels have type <U1 .*; pass an integer class"),
         ((PATH, EYE, [0.5, 1.0, np.inf]), "labels contain infinity; pass finite numbers, and NaN"),
         ((PATH, EYE, [0.5, 1, 2], None, ["a"]), "class_names cannot be used for regression"),
-        ((PATH, EYE, [[0], [1], [2]]), "labels contain 2; multi-label columns must contain 0"),
-        ((PATH, EYE, [[0, 1], [1, 1], [-1, 1]]), r"unknown in some columns of 1 nodes \(first: 2"),
+        ((PATH, EYE, [[0], [1], [2]]), r"labels has shape \(3, 1\); .*labels.ravel\(\)"),
+        ((PATH, EYE, [[0, 1], [1, 2], [1, 1]]), "labels contain 2; multi-label columns must"),
+        ((PATH, EYE, [[0, 1], [1, 1], [-1, 1]]), r"unknown in some columns of 1 node \(first: 2"),
         ((PATH, EYE, np.ones((3, 2)), None, ["a"]), "labels have 2 columns but there are 1 class"),
         ((PATH, EYE, np.ones((3, 0))), "labels have no column"),
         ((PATH, EYE, [0, 1, -2]), "labels contain -2; use -1 for an unknown label"),
@@ -65,7 +73,7 @@ def test_contradictions(arguments, message):
         ({"node_ids": [1, 2]}, "node_ids has 2 entries but there are 3 nodes"),
         ({"split": Split(train=[3])}, "split.train contains node 3 but the graph has 3 nodes"),
         ({"split": Split(test=[-1])}, "split.test contains node -1 but the graph has 3 nodes"),
-        ({"split": Split(val=[2])}, r"split.val contains 1 nodes without a label \(first: 2\)"),
+        ({"split": Split(val=[2])}, r"split.val contains 1 node without a label \(first: 2\)"),
     ],
 )
 def test_contradicting_options(options, message):
@@ -89,9 +97,9 @@ class TestSplit:
     @pytest.mark.parametrize(
         ("parts", "message"),
         [
-            ({"train": [0, 1], "val": [1]}, r"split.val shares 1 nodes \(first: 1\)"),
+            ({"train": [0, 1], "val": [1]}, r"split.val shares 1 node \(first: 1\)"),
             ({"val": [3, 4], "test": [4, 3]}, r"split.test shares 2 nodes \(first: 3\)"),
-            ({"train": [1, 1]}, "split.train has 1 duplicate nodes"),
+            ({"train": [1, 1]}, "split.train has 1 duplicate node;"),
             ({"train": [0.5]}, "split.train has type float64"),
             ({"train": [[1, 2]]}, r"split.train has type int64 and shape \(1, 2\)"),
         ],
@@ -154,6 +162,7 @@ class TestFromEdges:
         [
             ([0, 1], None, r"edges has shape \(2,\); pass one \(source, target\) per row"),
             ([(0, 1, 2)], None, r"edges has shape \(1, 3\)"),
+            ([(0, 1, 2), (1, 2, 0)], None, r"PyTorch Geometric edge_index; pass edge_index.T"),
             ([(0.0, 1.0)], None, "edges has type float64; pass integer node indices"),
             ([(0, 1), (1, 3)], None, r"edge 1 is \(1, 3\) but the graph has 3 nodes; .* 0 to 2"),
             ([(-1, 0)], None, r"edge 0 is \(-1, 0\)"),

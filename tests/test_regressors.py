@@ -49,6 +49,7 @@ def test_without_a_penalty_it_is_linear_regression(valued):
     theirs = LinearRegression().fit(hops[train], values[train])
     np.testing.assert_allclose(ours.predict(test), theirs.predict(hops[test]), rtol=1e-3)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-2)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-2)
     assert ours.score(test, values[test]) > 0.9
 
 

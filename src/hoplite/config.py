@@ -159,7 +159,7 @@ def check_threshold(name: str, value: Any) -> str | float:
         probability = 0.0
     if isinstance(value, bool) or not 0 < probability < 1:
         raise ConfigError(
-            f"is {value!r}; it must be {' or '.join(map(repr, THRESHOLDS))}, or a number between "
+            f"is {value!r}; it must be {', '.join(map(repr, THRESHOLDS))} or a number between "
             f"0 and 1.{nearest_hint(value, THRESHOLDS)}",
             name,
         )

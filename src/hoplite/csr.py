@@ -117,9 +117,11 @@ def as_array(value: Any, argument: str) -> np.ndarray:
         array = np.asarray(value)
     except ValueError:
         array = np.asarray(None)
+    if array.dtype == object and hasattr(value, "dtype"):
+        raise GraphError(f"{argument} has dtype object; convert it, e.g. {argument}.astype(float).")
     if array.dtype == object:
         raise GraphError(
-            f"{argument} is a {type(value).__name__} that cannot be converted to an array of "
+            f"{argument} has type {type(value).__name__}, which cannot be converted to an array of "
             "numbers; pass rows of equal length."
         )
     return array

@@ -99,6 +99,7 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
 
 
 MAX_TYPED = 100  # letters of a name that somebody types
+SYNONYMS = {"learning_rate": "lr"}  # of other libraries
 _SHORTAGES = ("allocate memory", "bad_alloc", "failed to map segment", "can't start new thread")
 
 
@@ -144,6 +145,7 @@ def nearest_hint(value: object, allowed: Iterable[str]) -> str:
     ''
     """
     names = {name[:MAX_TYPED].lower(): name for name in allowed}
+    value = SYNONYMS.get(str(value), value)
     matches = difflib.get_close_matches(str(value)[:MAX_TYPED].lower(), names, n=1)
     return f" Did you mean {names[matches[0]]!r}?" if matches else ""
 

@@ -148,6 +148,8 @@ class NodeEstimator(BaseEstimator):
             self.filter_coefficients_ = self.model_.filter_coefficients_
             maps = self.model_.maps_
             self.coef_ = maps.reshape(-1, maps.shape[-1]).T
+            none = np.zeros(len(self.coef_), self.coef_.dtype)
+            self.intercept_ = np.array(self.model_.weights.get("bias", none))
         self.history_ = history
         self.n_iter_ = epochs
 
@@ -187,6 +189,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     coef_ : (classes, features) ndarray
         The learned weights, Theta transposed. For hop blocks (classes, (hops + 1) features), hop 0
         first, then the hops of each of ``model_.parts_``. Label propagation has none.
+    intercept_ : (classes,) ndarray
+        The bias; zeros without one.
     model_ : TrainedModel
         With ``save``. If y has the graph's labels, as numbers or as names, its classes have the
         graph's names, otherwise the texts of y's values.
@@ -389,6 +393,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         their maps.
     coef_ : (features,) ndarray
         The learned weights in units of y; for hop blocks ((hops + 1) features,).
+    intercept_ : float
+        The bias in units of y, plus the mean of y in training.
     model_ : TrainedModel
         With ``save``; its ``predict`` returns values.
     history_ : dict of ndarray
@@ -447,7 +453,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
             val = self._values(*_as_pair(validation), "validation y")
         self._fit(find_task("regression"), train, val, sample_weight, ("value",), ())
         if hasattr(self, "coef_"):
-            self.coef_ = self.coef_[0] * self.model_.task.state()["scale"]
+            rescaled = self.model_.task.rescaled
+            self.coef_, self.intercept_ = rescaled(self.coef_[0], self.intercept_[0])
         return self
 
     def predict(self, nodes: Any) -> np.ndarray:
@@ -650,7 +657,7 @@ class AutoClassifier(NodeClassifier):
     ----------
     result_ : AutoResult
         The candidates, and why one was chosen.
-    classes_, filter_coefficients_, coef_, model_, history_, n_iter_
+    classes_, filter_coefficients_, coef_, intercept_, model_, history_, n_iter_
         As for the other classifiers, of the best run of the chosen model.
 
     Examples
@@ -707,7 +714,7 @@ class AutoClassifier(NodeClassifier):
         seed = _seed_of(self)
         trials = AUTO_TRIALS if self.trials is None and self.budget is None else self.trials
         if not isinstance(self.options, Mapping | None):
-            raise ConfigError(f"options is a {type(self.options).__name__}; pass a mapping.")
+            raise ConfigError(f"options has type {type(self.options).__name__}; pass a mapping.")
         options = dict(self.options or {})
         check_fixed(options)
         if "class_weight" in options:  # by values of y, and the model may call them otherwise
@@ -807,7 +814,7 @@ def graph_of(estimator: Any, model: TrainedModel | Graph | None = None) -> Graph
             graph = converted(given, prepare=model, task=kind.task)
         if not isinstance(graph, Graph):
             raise GraphError(
-                f"graph is a {type(given).__name__}; pass a Graph (see hoplite.load) or {KNOWN}."
+                f"graph has type {type(given).__name__}; pass a Graph (see hoplite.load), {KNOWN}."
             )
         estimator._converted = given, model, graph
     return graph
@@ -820,6 +827,11 @@ def as_nodes(nodes: Any, graph: Graph) -> np.ndarray:
         array = array[:, 0]
     if array.dtype == bool and array.shape == (graph.num_nodes,):
         array = np.flatnonzero(array)
+    if array.shape[1:] == (graph.num_features,) and array.dtype.kind == "f":
+        raise GraphError(
+            f"nodes has shape {array.shape}; pass node indices, not features: the features are in "
+            "the graph."
+        )
     if array.ndim != 1 or not (array.size == 0 or np.issubdtype(array.dtype, np.integer)):
         raise GraphError(
             f"nodes has type {array.dtype} and shape {array.shape}; pass integer node indices, or "

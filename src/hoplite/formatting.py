@@ -82,14 +82,6 @@ def listing(parts: Sequence[str], last: str = "and") -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
 
 
-def counted(number: int, noun: str) -> str:
-    """
-    >>> counted(1, "node"), counted(1200, "node")
-    ('1 node', '1,200 nodes')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 @dataclass(frozen=True)
 class Table:
     """Cells of text; the first column is names, the others are figures."""

@@ -99,8 +99,8 @@ class Split:
             both = np.intersect1d(nodes, seen)
             if both.size:
                 raise GraphError(
-                    f"split.{part} shares {both.size:,} nodes (first: {both[0]}) with another "
-                    "part; assign each node to at most one part."
+                    f"split.{part} shares {plural(both.size, 'node')} (first: {both[0]}) with "
+                    "another part; assign each node to at most one part."
                 )
             seen = np.concatenate([seen, nodes])
             object.__setattr__(self, part, frozen(nodes))
@@ -299,7 +299,12 @@ class Graph(Described):
         if edges.size == 0:
             edges = np.empty((0, 2), np.int64)
         if edges.ndim != 2 or edges.shape[1] != 2:
-            raise GraphError(f"edges has shape {edges.shape}; pass one (source, target) per row.")
+            hint = ""
+            if edges.ndim == 2 and edges.shape[0] == 2:
+                hint = " This looks like a PyTorch Geometric edge_index; pass edge_index.T."
+            raise GraphError(
+                f"edges has shape {edges.shape}; pass one (source, target) per row.{hint}"
+            )
         if not np.issubdtype(edges.dtype, np.integer):
             raise GraphError(f"edges has type {edges.dtype}; pass integer node indices.")
         bad = (edges < 0) | (edges >= n)
@@ -812,7 +817,8 @@ def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
     unique = np.unique(nodes).astype(np.int64)
     if unique.size != nodes.size:
         raise GraphError(
-            f"{argument} has {nodes.size - unique.size:,} duplicate nodes; pass each node once."
+            f"{argument} has {plural(nodes.size - unique.size, 'duplicate node')}; pass each node "
+            "once."
         )
     return unique
 
@@ -864,7 +870,13 @@ def _checked_features(features: Any, n: int) -> np.ndarray | sp.csr_array:
         matrix = matrix.astype(np.float32, copy=False)
         values = matrix.data if sp.issparse(matrix) else matrix
     if not np.isfinite(values).all():
-        raise GraphError("features contain NaN or infinity; fill or remove those values.")
+        entries = sp.coo_array(matrix)
+        odd = ~np.isfinite(entries.data)
+        rows, columns = entries.row[odd], entries.col[odd]
+        raise GraphError(
+            f"features contain NaN or infinity in {plural(len(rows), 'place')} (first: node "
+            f"{rows[0]}, feature {columns[0]}); fill or remove those values."
+        )
     return matrix if sp.issparse(matrix) else np.ascontiguousarray(matrix)
 
 
@@ -883,7 +895,7 @@ def _checked_labels(labels: Any, n: int, class_names: Sequence[str] | None) -> n
 def _check_split(split: Any, labels: np.ndarray) -> None:
     if not isinstance(split, Split):
         raise GraphError(
-            f"split is a {type(split).__name__}; pass Split(train=..., val=..., test=...)."
+            f"split has type {type(split).__name__}; pass Split(train=..., val=..., test=...)."
         )
     for length in split.mask_lengths:
         if length != len(labels):
@@ -908,7 +920,7 @@ def check_split(split: Split, labels: np.ndarray) -> None:
         unlabelled = nodes[~known_labels(labels[nodes])]
         if unlabelled.size:
             raise GraphError(
-                f"split.{part} contains {unlabelled.size:,} nodes without a label (first: "
+                f"split.{part} contains {plural(unlabelled.size, 'node')} without a label (first: "
                 f"{unlabelled[0]}); remove them from the split."
             )
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hoplite.errors import GraphError, check_choice
+from hoplite.errors import GraphError, check_choice, plural
 
 UNKNOWN_LABEL = -1
 AUTO = "auto"
@@ -187,6 +187,10 @@ class Sets(LabelKind):
         if labels.dtype.kind == "f":
             labels = np.where(np.isnan(labels), UNKNOWN_LABEL, labels)
         odd = (labels != 0) & (labels != 1) & (labels != UNKNOWN_LABEL)
+        if odd.any() and count == 1:
+            raise GraphError(
+                f"labels has shape {labels.shape}; pass one label per node: labels.ravel()."
+            )
         if odd.any():
             raise GraphError(
                 f"labels contain {labels[odd][0]}; multi-label columns must contain 0 or 1, or -1 "
@@ -196,8 +200,8 @@ class Sets(LabelKind):
         some = np.flatnonzero(gaps.any(axis=1) & ~gaps.all(axis=1))
         if some.size:
             raise GraphError(
-                f"labels are unknown in some columns of {some.size:,} nodes (first: {some[0]}); "
-                "each row must be all 0 or 1, or all -1."
+                f"labels are unknown in some columns of {plural(some.size, 'node')} (first: "
+                f"{some[0]}); each row must be all 0 or 1, or all -1."
             )
         return np.ascontiguousarray(labels, np.int8)
 

@@ -25,6 +25,7 @@ import numpy as np
 from hoplite.bases import Basis, find_basis
 from hoplite.csr import CsrMemory, CsrRows, row_ranges
 from hoplite.errors import ConfigError, check_choice
+from hoplite.formatting import listing
 from hoplite.graph import Graph, Relation
 from hoplite.machine import sparse as sp
 
@@ -71,7 +72,7 @@ class Operator:
         if not self.symmetric:
             raise ConfigError(
                 f"operator is {self.name!r}, which is not symmetric, but {what} a symmetric "
-                f"operator; use {' or '.join(SYMMETRIC)}."
+                f"operator; use {listing(SYMMETRIC, 'or')}."
             )
 
     @property

@@ -628,7 +628,7 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     learned = getattr(prepare, "task", None)  # of a model, whose labels are not asked about
     if not isinstance(found, Preparation):
         raise ConfigError(
-            f"prepare is a {type(prepare).__name__}; pass a trained model, a graph, a graph's "
+            f"prepare has type {type(prepare).__name__}; pass a trained model, a graph, a graph's "
             "preparation, or a fitted scikit-learn transformer."
         )
     if found.transformer:

@@ -106,7 +106,7 @@ def test_pandas_as_people_have_it(club):
         DatasetError, match=r"column 'odd' of nodes mixes values of the types bool.*one type"
     ):
         hoplite.io.from_frames(mixed, edges)
-    with pytest.raises(DatasetError, match="nodes is a list; pass a pandas"):
+    with pytest.raises(DatasetError, match="nodes has type list; pass a pandas"):
         hoplite.io.from_frames([1], edges)
     with pytest.raises(DatasetError, match="nodes has no rows"):
         hoplite.io.from_frames(nodes[:0], edges)

@@ -188,7 +188,7 @@ def new_tables(nodes=None, edges=None):
         ),
         ({"label": ["x"], "split": ["trian"]}, None, "it must be train, val, test or empty"),
         ({"split": ["train"], "label": pa.nulls(1)}, None, None),
-        (None, None, "new is a tuple; pass a folder of tables, or a pair"),
+        (None, None, "new has type tuple; pass a folder of tables, or a pair"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(nodes, edges, sentence):

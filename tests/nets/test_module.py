@@ -291,15 +291,18 @@ def test_modules_that_fail_are_told_in_a_sentence(graphs):
     for kind, sentence in (
         (Wide, r"Wide returned \(30, 5\) for 30 nodes and 3 outputs; its forward must return"),
         (Pair, "Pair returned tuple for 30 nodes"),
-        (Fails, r"Fails cannot be evaluated \(no edges\)\.$"),
+        (Fails, r"forward of Fails failed on x of shape .*: \w+: no edges\.$"),
         (Lazy, "Lazy cannot be built"),
-        (Structured, "Structured cannot be evaluated"),
+        (Structured, "the forward of Structured failed on x of shape"),
         (Large, "the buffer 'places' of Large contains integers beyond"),
         (Frozen, "no trainable parameters"),
         (Detached, "outputs of Detached have no gradient"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             train(graph, kind, epochs=2)
+        assert kind.__name__ not in {model.title for model in MODELS.values()}
+    with pytest.raises(ConfigError, match="model has type Plain; pass the class"):
+        train(graph, Plain(5, 3))
 
 
 def test_modules_that_keep_edges_see_one_graph_each(graphs):

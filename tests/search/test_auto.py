@@ -365,7 +365,7 @@ def test_wrong_arguments(graph, tmp_path):
         ({"gate": "node"}, "not a setting of any candidate"),
         ({"lr": -1}, "lr is -1"),
         ({"candidates": tmp_path / "none.toml"}, "cannot be read"),
-        ({"candidates": 7}, "candidates is a int"),
+        ({"candidates": 7}, "candidates has type int"),
     ):
         with pytest.raises(ConfigError, match=what):
             hoplite.auto(graph, trials=3, **options)
@@ -520,7 +520,7 @@ def test_what_the_classifier_holds_out(graph, file):
         ({"options": {"seeds": 3}}, "'seeds' is not an option"),
         ({"options": {"hop": 4}}, "'hop' is not an option.* 'hops'"),
         ({"options": {3: 4}}, "3 is not an option"),
-        ({"options": []}, "options is a list"),
+        ({"options": []}, "options has type list"),
     ):
         with pytest.raises(ConfigError, match=message):
             clone(model).set_params(**wrong).fit(nodes, y)

@@ -257,7 +257,7 @@ def test_labels_and_split_of_new_nodes(tmp_path):
         ((node("2"), None), "has the id '2' in data row 1, which is already a node"),
         ((node(), edge(("x", "y"))), "'y'"),
         ((node().drop(["q"]), None), "has no feature 'q', which graph has"),
-        (None, "new is a NoneType; pass a folder of tables, or a pair"),
+        (None, "new has type NoneType; pass a folder of tables, or a pair"),
     ],
 )
 def test_refused_and_left_as_it_was(tmp_path, new, sentence):

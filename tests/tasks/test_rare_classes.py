@@ -155,7 +155,9 @@ def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
 
 def test_what_weights_and_thresholds_must_be():
     graph = scattered_graph()
-    with pytest.raises(ConfigError, match="threshold is 'half'; it must be 'balanced' or 'f1'"):
+    with pytest.raises(
+        ConfigError, match="threshold is 'half'; it must be 'balanced', 'f1' or a number"
+    ):
         TrainingConfig(threshold="half")
     for wrong in ("balance", "a=b", {}, {"a": -1}, {"a": float("nan")}, 3, [["a"]]):
         with pytest.raises(ConfigError, match="class_weight is"):

@@ -140,7 +140,7 @@ def test_options_of_steps_mean_adam():
 
 def test_a_model_that_is_not_convex_is_refused():
     with pytest.raises(hoplite.ConfigError, match="lgc is not convex"):
-        split_options("lgc", {"optimizer": "path", "dropout": 0})
+        split_options("lgc", {"optimizer": "path"})
 
 
 def test_a_refit_is_the_optimum_of_all_labels(exact):

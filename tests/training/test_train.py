@@ -48,7 +48,7 @@ def test_many_epochs_cost_no_memory_in_advance(graphs):
 
 def test_graph_without_labels(graphs):
     graph = Graph(graphs().adjacency, graphs().features)
-    with pytest.raises(GraphError, match="no labels to learn from"):
+    with pytest.raises(GraphError, match="the graph has no labels; pass labels="):
         hoplite.train(graph)
 
 

@@ -44,7 +44,7 @@ class SparseMatrix:
         """
         if not sp.issparse(matrix):
             raise GraphError(
-                f"the matrix is a {type(matrix).__name__}; pass a two-dimensional SciPy sparse "
+                f"the matrix has type {type(matrix).__name__}; pass a two-dimensional SciPy sparse "
                 "matrix."
             )
         csr = as_csr(matrix, "the sparse matrix")
@@ -152,7 +152,7 @@ def check_operand(
 ) -> None:
     """Raise a clear error unless ``given`` is a (contiguous) array of this type and shape."""
     if not isinstance(given, np.ndarray):
-        raise GraphError(f"{name} is a {type(given).__name__}; pass a NumPy array.")
+        raise GraphError(f"{name} has type {type(given).__name__}; pass a NumPy array.")
     if given.shape != shape:
         wanted = " x ".join(str(size) for size in shape)
         raise GraphError(f"{name} has shape {given.shape}; it must be {wanted}.")

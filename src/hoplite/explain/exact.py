@@ -381,7 +381,7 @@ def node_index(data: NodeData, node: Any) -> int:
     """
     if isinstance(node, np.ndarray | list | tuple):
         raise GraphError(
-            f"node is a {type(node).__name__}; pass one node at a time, e.g. "
+            f"node has type {type(node).__name__}; pass one node at a time, e.g. "
             "[explainer.explain(node) for node in nodes] with an Explainer."
         )
     if data.node_ids is not None:

@@ -44,7 +44,7 @@ MAX_XML = 1 << 30  # bytes of GraphML: NetworkX takes several times as much memo
 XML_DAMAGE = (
     expat.ExpatError, AttributeError, KeyError, OverflowError, SyntaxError, TypeError, ValueError,
 )  # fmt: skip
-KNOWN = "a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames"
+KNOWN = "a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of data frames"
 
 
 def converted(

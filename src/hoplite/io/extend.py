@@ -195,8 +195,8 @@ class NewTables:
             pair = isinstance(new, Sequence) and len(new) == len(STEMS)
             if not pair or all(frame is None for frame in new):
                 raise ConfigError(
-                    f"new is a {type(new).__name__}; pass a folder of tables, or a pair (nodes, "
-                    "edges) of data frames, where either may be None."
+                    f"new has type {type(new).__name__}; pass a folder of tables, or a pair "
+                    "(nodes, edges) of data frames, where either may be None."
                 )
         with self._opened() as (_, nodes, edges):
             check_tables(nodes, edges, Reading(self._chosen))

@@ -11,7 +11,7 @@ from typing import Any
 
 from hoplite.config import NAMES, REDDIT, check_number
 from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
-from hoplite.formatting import short
+from hoplite.formatting import listing, short
 from hoplite.graph import Graph
 from hoplite.io.convert import KNOWN, converted, read_graphml
 from hoplite.io.datasets import (
@@ -161,7 +161,7 @@ def load(
         if not isinstance(graph, Graph):
             raise DatasetError(
                 f"source has type {type(source).__name__}; pass {', '.join(NAMES)}, the path of a "
-                f"folder or file, or {KNOWN}; for whole graphs, use hoplite.train_graphs."
+                f"folder or file, {KNOWN}; for whole graphs, use hoplite.train_graphs."
             )
         return graph.for_task(options.get("task"))
     TableOptions.check_names(options, signature(load).parameters)
@@ -214,7 +214,7 @@ def _load_path(
                     refuse_options(source, {**options, "prepare": None})
                 return form.read(path, **arguments)
         if path.is_dir():
-            needed = " or ".join(form.what for form in FORMATS if form.is_folder)
+            needed = listing([form.what for form in FORMATS if form.is_folder], "or")
             tables = other_tables(path)
             hint = f", and has {some_of(tables)}" if tables else ""
             raise DatasetError(f"{path} is not a dataset: it needs {needed}{hint}.")

@@ -782,7 +782,7 @@ def frame_table(work: Workspace, frame: Any, label: str, **facts: Any) -> Table:
         read = _Stream(_without_half(frame) if columns is not None else frame)
     else:
         raise DatasetError(
-            f"{label} is a {type(frame).__name__}; pass a pandas, Polars or Arrow table."
+            f"{label} has type {type(frame).__name__}; pass a pandas, Polars or Arrow table."
         )
     columns = getattr(frame, "columns", frame) if columns is None else columns
     for column, cells in read.items() if hasattr(read, "items") else ():

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 from hoplite.bases import find_basis
 from hoplite.config import Checked, TrainingConfig, flag_setting
 from hoplite.errors import ConfigError, nearest_hint
+from hoplite.formatting import listing
 from hoplite.preparation import TableOptions
 
 if TYPE_CHECKING:
@@ -238,6 +240,17 @@ def _register(model: Any) -> type[Model]:
     return model
 
 
+@contextmanager
+def forget_on_failure(known: Collection[str]) -> Iterator[None]:
+    """If the block fails, only the models with the names ``known`` stay registered."""
+    try:
+        yield
+    except BaseException:
+        for name in MODELS.keys() - known:
+            del MODELS[name]
+        raise
+
+
 def _is_config(settings: Any) -> TypeGuard[type[ModelConfig]]:
     return isinstance(settings, type) and issubclass(settings, ModelConfig)
 
@@ -257,15 +270,19 @@ def find_model(name: str | type) -> type[Model]:
     """
     if isinstance(name, type):
         return _register(name)
-    if name in MODELS:
+    if isinstance(name, str) and name in MODELS:
         return MODELS[name]
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"has type {type(name).__name__}; pass the class, or the name of a model.", "model"
+        )
     if name == AUTO:
         raise ConfigError(
             "is 'auto', which chooses a model; use `hoplite train --model auto` or "
             "hoplite.auto(...), or pass a model.",
             "model",
         )
-    if isinstance(name, str) and ":" in name:
+    if ":" in name:
         known = {address_of(model): model for model in MODELS.values()}
         return known.get(name) or _register(_load(EntryPoint(name, name, GROUP)))
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
@@ -368,7 +385,7 @@ def own_options(model: str | type, options: Mapping[str, Any]) -> dict[str, Any]
             known[name].metadata["check"](name, value)
             raise ConfigError(
                 f"is {value!r} but {find_model(model).name} has no {name}; leave it out, or use "
-                f"{' or '.join(models_with(name))}.",
+                f"{listing(models_with(name), 'or')}.",
                 name,
             )
     return {name: value for name, value in options.items() if name in own}
@@ -382,6 +399,7 @@ def split_options(
     defaults: dict[str, Any] = {"dropout": 0.0} if "dropout" in kind.idle else {}
     own = defaults | _preset(kind, own) | own
     config = kind.Settings(**{k: v for k, v in own.items() if k not in TRAINING})
+    check_convex(config, own.get("optimizer", "adam"))
     training = TrainingConfig(**{k: v for k, v in own.items() if k in TRAINING})
     check_batch(config, training)
     return config, training
@@ -442,12 +460,17 @@ def check_default_options(options: Mapping[str, Any]) -> None:
         split_options(DEFAULT_MODEL, options)
 
 
-def check_batch(config: ModelConfig, training: TrainingConfig) -> None:
-    """Raise ConfigError if the model cannot be solved, or not be trained in steps of some nodes."""
+def check_convex(config: ModelConfig, optimizer: str) -> None:
+    """Raise ConfigError if ``optimizer`` solves convex models and this is not one."""
     solved = config.kind.defaults.get("optimizer") == "path" and not config.standardize
-    if training.optimizer == "path" and not solved:
+    if optimizer == "path" and not solved:
         reason = "standardize" if config.standardize else config.model
         raise ConfigError(f"is 'path', but {reason} is not convex; use adam.", "optimizer")
+
+
+def check_batch(config: ModelConfig, training: TrainingConfig) -> None:
+    """Raise ConfigError if the model cannot be solved, or not be trained in steps of some nodes."""
+    check_convex(config, training.optimizer)
     if training.batch and (config.standardize or not config.kind.reads_rows()):
         reason = "standardize" if config.standardize else config.model
         raise ConfigError(

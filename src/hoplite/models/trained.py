@@ -16,7 +16,7 @@ import numpy as np
 from hoplite.engine.backend import one_blas_thread
 from hoplite.engine.evaluation import Moments, Standardized
 from hoplite.engine.propagation import Propagation, part_names
-from hoplite.errors import ConfigError, HopliteError, HopliteWarning
+from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning, plural
 from hoplite.graph import Graph, NodeData, Split, StoredHops
 from hoplite.io.convert import converted
 from hoplite.labels import distinct
@@ -238,7 +238,12 @@ class TrainedModel:
         ConfigError
             If the hops of a store are not those of the model.
         """
-        data = converted(data, prepare=self)
+        source, data = data, converted(data, prepare=self)
+        if not hasattr(data, "stored"):
+            raise GraphError(
+                f"predict takes a Graph, not data of type {type(source).__name__}; pass a Graph, "
+                "such as hoplite.load(path) or Graph.from_edges(edges, features)."
+            )
         self.check_data(data)
         if data.stored is not None:
             self.refuse_correct_smooth("predictions from a hop store, which has no edges")
@@ -621,9 +626,9 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(logits).all(axis=1))
     if bad.size:
         raise HopliteError(
-            f"the outputs of {bad.size:,} nodes (first: node {first + bad[0]}) are not finite "
-            "because features or weights are too large; scale the features as in training, or "
-            "train again with fewer hops."
+            f"the outputs of {plural(bad.size, 'node')} (first: node {first + bad[0]}) are not "
+            "finite because features or weights are too large; scale the features as in training, "
+            "or train again with fewer hops."
         )
     return logits
 

@@ -109,7 +109,12 @@ class ModuleModel(Network):
         }
         named = {EDGE_WEIGHT: whole.edge_weight} if self.weighted else {}
         seed = 0 if dropout is None else _seed_of_step(dropout)
-        with _seeded(seed), _as_config_error(f"{self.title} cannot be evaluated"):
+        with (
+            _seeded(seed),
+            _as_config_error(
+                f"the forward of {self.title} failed on x of shape {tuple(whole.features.shape)}"
+            ),
+        ):
             outputs = torch.func.functional_call(
                 module, weights | state, (whole.features, whole.edge_index), named, strict=True
             )
@@ -327,5 +332,5 @@ def _as_config_error(what: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, HopliteError) or is_shortage(error):
             raise
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ConfigError(f"{what} ({reason[0]}).") from error
+        reason = (str(error).strip().splitlines() or ["no message"])[0].rstrip(".")
+        raise ConfigError(f"{what}: {type(error).__name__}: {reason}.") from error

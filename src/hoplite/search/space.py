@@ -255,7 +255,9 @@ def read_grid(name: str) -> str:
 def read_text(what: str, source: Any, advice: str = "give ") -> str:
     """The text of a user's TOML file; ConfigError if it cannot be read."""
     if not isinstance(source, str | os.PathLike):
-        raise ConfigError(f"{what} is a {type(source).__name__}; {advice}the path of a TOML file.")
+        raise ConfigError(
+            f"{what} has type {type(source).__name__}; {advice}the path of a TOML file."
+        )
     try:
         return read_regular(Path(source), MAX_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: also a path with a null character

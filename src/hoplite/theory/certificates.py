@@ -48,8 +48,7 @@ from scipy.special import entr, gammaln, log_softmax, logsumexp, ndtr, softmax
 
 from hoplite.config import TrainingConfig, check_number
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
-from hoplite.formatting import counted
+from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning, plural
 from hoplite.graph import Graph, Split
 from hoplite.io.convert import converted
 from hoplite.models.alignment import labels_in
@@ -89,9 +88,9 @@ class Certificate:
 
     def sentence(self) -> str:
         """The statement in plain words."""
-        nodes = f"{counted(self.unlabelled, 'node')} outside the split"
+        nodes = f"{plural(self.unlabelled, 'node')} outside the split"
         if not self.outside:
-            nodes = counted(self.unlabelled, "test node")
+            nodes = plural(self.unlabelled, "test node")
         known = f" (true error, from their labels: {100 * (self.error or 0):.1f} %)"
         return (
             f"with {100 * self.confidence:g} % confidence the error on the {nodes} is at most "

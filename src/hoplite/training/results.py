@@ -22,6 +22,7 @@ from hoplite.formatting import Described, Description, Table, printable
 from hoplite.graph import NodeData
 from hoplite.labels import AUTO, kind_of
 from hoplite.models import (
+    MODELS,
     HopBlocks,
     LinearModel,
     ModelConfig,
@@ -38,6 +39,7 @@ from hoplite.models.pictures import (
     predicted_figure,
     reliability_figure,
 )
+from hoplite.models.settings import forget_on_failure
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.progress import training_bar, watched
 from hoplite.store import open_data
@@ -558,7 +560,7 @@ def train(
     >>> result.test_accuracy > 0.6
     True
     """
-    opened = open_data(graph, task=task)
+    opened, known = open_data(graph, task=task), {*MODELS}
     data, name, complete = with_default_model(opened, model, options)
     _, config = _resolve(data, name, complete)
     config.warn_of_nothing()
@@ -573,7 +575,7 @@ def train(
     compares = not options and data.stored is None
     if is_tables(opened):
         compares = config.optimizer == "path" and "hops" not in options
-    with watched(progress, training_bar, title) as report:
+    with forget_on_failure(known), watched(progress, training_bar, title) as report:
         defaults = _Defaults(opened, data, complete, sets, seed_list[0], report)
         if model is None and compares:
             name, complete = defaults.chosen(name)
@@ -737,10 +739,11 @@ def _task_of(data: NodeData) -> Task:
     task = task_of(data.labels)
     if not task.known(data.labels).any():
         column = None if data.preparation is None else data.preparation.options.label
-        where = f"column {column!r} has" if column else "the graph has"
         raise GraphError(
-            f"{where} no labels to learn from; label some nodes, or choose the label column "
-            "(--label, label= in Python)."
+            f"column {column!r} has no labels to learn from; label some nodes, or choose the label "
+            "column (--label, label= in Python)."
+            if column
+            else "the graph has no labels; pass labels=... or graph.with_labels(...)."
         )
     if not data.split.train.size:
         raise GraphError("the training set is empty; the graph's split needs training nodes.")
