@@ -586,11 +586,7 @@ class Preparation:
         )
 
     def _left(self) -> str:
-        columns = {
-            "never changed, so not used": self.constant,
-            "columns of edges that are not used": self.unused,
-        }
-        return "".join(f"; {why}: {some_of(names)}" for why, names in columns.items() if names)
+        return f"; never changed, so not used: {some_of(self.constant)}" if self.constant else ""
 
 
 def _kinds(columns: Sequence[PreparedColumn]) -> str:

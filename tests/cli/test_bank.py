@@ -34,7 +34,7 @@ def test_the_readme_way_finds_fraud(bank: tuple[Path, np.ndarray, dict[str, Any]
     folder, (fraud, oracle), result = bank
     assert result["prepared"] == (
         "4 numbers and 2 dates scaled (standard), 1 number as it is, gaps in 4 columns filled, 2 "
-        "texts one-hot"
+        "texts one-hot, number of neighbours added (log degree and log weighted degree)"
     )
     succeed("predict", "model", "bank", "--proba", "--out", "fraud.csv", cwd=folder)
     hidden, score = example().scores(folder / "bank", folder / "fraud.csv")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import hoplite
 from hoplite import io as datasets
 from hoplite.errors import DatasetError, HopliteWarning
 from hoplite.io.sources import arrow_durations
@@ -150,3 +151,32 @@ def test_sparse_lists_and_several_row_groups(tmp_path):
     pq.write_table(nodes, tmp_path / "nodes.parquet", row_group_size=7)
     features = read_tables(tmp_path).features
     np.testing.assert_array_equal(features.toarray(), rows)
+
+
+def small_tables(folder, **columns):
+    """Tables of 30 nodes with these columns besides their ids, and a path of edges."""
+    rows = [",".join(["id", *columns])]
+    rows += [",".join([f"n{i}", *(str(cells[i]) for cells in columns.values())]) for i in range(30)]
+    (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
+    edges = ["source,target", *(f"n{i},n{i + 1}" for i in range(29))]
+    (folder / "edges.csv").write_text("\n".join(edges) + "\n")
+    return folder
+
+
+def test_ambiguous_dates_are_text_with_a_warning(tmp_path):
+    dates = [f"0{1 + i % 3}/04/2024" for i in range(30)]
+    tables = small_tables(tmp_path, login=dates, x=[i % 7 for i in range(30)])
+    with pytest.warns(HopliteWarning, match="looks like dates such as 01/04/2024.*2024-04-01"):
+        assert "login=01/04/2024" in hoplite.load(tables).feature_names
+
+
+def test_different_whole_numbers_look_like_a_key(tmp_path):
+    tables = small_tables(tmp_path, number=range(500, 530), x=[i % 7 for i in range(30)])
+    with pytest.warns(HopliteWarning, match="column 'number' .* looks like a key .* --drop number"):
+        hoplite.load(tables)
+
+
+def test_a_misspelled_label_column_is_an_error(tmp_path):
+    tables = small_tables(tmp_path, lable=["a", "b"] * 15, x=[i % 7 for i in range(30)])
+    with pytest.raises(DatasetError, match=r"Did you mean 'lable'\? Pass --label lable"):
+        hoplite.load(tables)

@@ -11,7 +11,7 @@ from typer import Option
 
 from hoplite.cli import console, graphs, options
 from hoplite.cli.help import SETS_OF_GRAPHS
-from hoplite.errors import ConfigError, plural
+from hoplite.errors import ConfigError, plural, some_of
 from hoplite.formatting import number
 from hoplite.models import check_default_options, split_options
 from hoplite.models.settings import AUTO
@@ -146,13 +146,18 @@ def _report(
 ) -> None:
     """Save and print the result, how ``auto`` chose it, and the ``following`` command."""
     from hoplite.files import without_nan
+    from hoplite.structural import log_degrees_of
 
     summary, failure = result.summary(), None
     if choice is not None:
         summary["auto"] = choice.summary()
     preparation = result.graph.preparation
     if preparation is not None and (prepared := preparation.summary()):
-        summary["prepared"] = prepared
+        degrees = " and ".join(log_degrees_of(result.model))
+        added = f", number of neighbours added ({degrees})" if degrees else ""
+        summary["prepared"] = prepared + added
+    if preparation is not None and preparation.unused:
+        summary["unused_edge_columns"] = list(preparation.unused)
     if result.graph.relation_weights:
         summary["relations"] = list(result.graph.relation_weights)
     if out is not None:
@@ -190,6 +195,9 @@ def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | N
     sizes = ", ".join(f"{split[part]:,} {part}" for part in ("train", "val", "test"))
     facts: dict[str, Any] = {"Split": sizes + (f" ({split['note']})" if split["note"] else "")}
     facts |= {"Note": summary["unvalidated"], "Prepared": summary.get("prepared")}
+    if unused := summary.get("unused_edge_columns"):
+        weight = f"--weight {unused[0]} uses one as the weight"
+        facts["Not used"] = f"edge columns {some_of(unused)} ({weight})"
     if "relations" in summary:
         facts["Edges"] = f"{', '.join(summary['relations'])}, each with its own polynomial"
     if result.model.correct_smooth is not None:

@@ -39,6 +39,7 @@ BLOCK = 1 << 20  # cells of X worked on at a time
 SAMPLE = 1 << 21  # cells kept for the quartiles
 SPARSE_BELOW = 0.1  # share of non-zero cells below which X is CSR
 MIN_KEYS, KEY_SHARE = 20, 0.9  # a text with so many values, hardly any repeated, is a key
+KEY_SPAN = 2  # numbers of a key in this many times as many rows
 MAX_VALUES = 10_000  # of a text without a limit of categories
 MIN_WORDS = 3  # on average, of a text whose words are features
 MIN_ROWS = 2  # of the training that have a term
@@ -54,6 +55,7 @@ INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 FLOATS = ("FLOAT", "DOUBLE", "DECIMAL")
 _ISO = r"^(\d{2})\.(\d{2})\.(\d{4})\b"
 _DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
+_SLASHES = r"\d{1,2}/\d{1,2}/\d{4}"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
 _BLANK = r"^[\s\v\x{a0}\x{2007}\x{202f}\x{3000}]|[\s\v\x{a0}\x{2007}\x{202f}\x{3000}]$"
 _THOUSANDS = "[+-]?[1-9][0-9]{0,2},[0-9]{3}"
@@ -337,6 +339,11 @@ class NumberFit:
         self.known += counts
         self._seen += len(cells)
 
+    @property
+    def span(self) -> np.ndarray:
+        """The largest number of every column minus the smallest."""
+        return self._high - self._low
+
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
         """Centre and scale of every column, 0 and 1 where it has no number."""
@@ -488,11 +495,28 @@ class Features:
                 f"{self._table.label} has missing values: {shown}, the first for node {node!r}; "
                 "fill them, remove the column, or use --gaps fill (gaps='fill' in Python)."
             )
+        spans = {name: float(fit.span[place][0]) for name, place in places.items()}
+        numbers = [name for name in names if self._columns[name].type is NumberColumn]
+        self._warn_about_keys([n for n in numbers if spans[n] < KEY_SPAN * self._nodes])
         ways = self._columns
         return {
             name: fit.column(ways[name].type, name, place, truth=ways[name].truth)
             for name, place in places.items()
         }
+
+    def _warn_about_keys(self, names: Sequence[str]) -> None:
+        """Whole numbers that are all different, with few left out, are rather a key."""
+        for name in names if self._nodes >= MIN_KEYS else ():
+            column = self._place[name]
+            different, whole = self._work.one(
+                f"SELECT count(DISTINCT {column}), count_if({column} = round({column})) FROM cells"
+            )
+            if different == whole == self._nodes:
+                _warn(
+                    f"column {name!r} of {self._table.label} has a different whole number in every "
+                    f"row, so it looks like a key but is used as a feature; leave it out with "
+                    f"--drop {name} (drop= in Python)"
+                )
 
     def _node(self, row: int) -> str:
         return self._work.one(f"SELECT id FROM cells WHERE rowid = {row}")[0]
@@ -610,7 +634,7 @@ class Features:
         words = {"number": number_sql(text, comma=self._table.comma), "date": date_sql(text)}
         if not self._table.spelled:
             del words["number"]
-        if self._warn_about_commas(name, text):
+        if self._warn_about_commas(name, text) or self._warn_about_dates(name, text):
             return True
         for what, sql in words.items():
             good, known = self._work.one(f"SELECT count({sql}), count({text}) FROM cells")
@@ -643,6 +667,25 @@ class Features:
             f"column {name!r} of {self._table.label} is read as text because {found:,} of "
             f"{known:,} values are written with a comma: {value[:SHOWN]!r}; use a decimal point "
             "if these are numbers"
+        )
+        return True
+
+    def _warn_about_dates(self, name: str, text: str) -> bool:
+        """Dates such as 07/04/2024 that are taken as text, because they have two meanings."""
+        date = f"regexp_full_match({text}, '{_SLASHES}')"
+        found, known, value = self._work.one(
+            f"SELECT count_if({date}), count({text}), "
+            f"min_by({text}, rowid) FILTER (WHERE {date}) FROM cells"
+        )
+        if not 2 * found > known:
+            return False
+        first, second, year = value.split("/")
+        if int(second) > 12:
+            first, second = second, first
+        _warn(
+            f"column {name!r} of {self._table.label} looks like dates such as {value}, which may "
+            f"begin with the day or the month; it is used as text. Write "
+            f"{year}-{second:0>2}-{first:0>2}"
         )
         return True
 

@@ -7,6 +7,7 @@ and ``pairs``, the ends and weights of the edges by these numbers.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 import os
 import re
@@ -74,6 +75,7 @@ MIN_ROOM = 100 * 10**6
 DUCKDB_SHARE = 0.55  # of the memory of an import; NumPy's blocks take the rest
 EDGES_AT_ONCE = 1 << 20
 SCRATCH = ".scratch"
+SIMILAR = 0.75  # of difflib: a column that is probably the label, misspelled
 INTEGER_TEXT = re.compile("(0|-?[1-9][0-9]{0,18})")  # as integers are written: 7, but not 007
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
@@ -174,6 +176,13 @@ def graph_of(
     table = NodeTable(work, nodes, edges, reading)
     labels, class_names = table.labels()
     pairs = read_pairs(work, edges, reading.options, nodes.label)
+    if not len(pairs["s"]):
+        warnings.warn(
+            f"{edges.label} has no rows, so the graph has no edges and nodes are predicted from "
+            "their own columns alone.",
+            HopliteWarning,
+            stacklevel=2,
+        )
     types = pairs.pop("kind", None)
     split = table.split(labels, seed)
     matrix, names, preparation = table.features(split)
@@ -201,8 +210,19 @@ def check_tables(nodes: Table, edges: Table, reading: Reading) -> None:
     options = reading.options
     needed = [options.id, *([options.label] if reading.needs_label else [])]
     named = {options.label: "label", options.id: "id"}
+    if options.label not in nodes.names and reading.preparation.columns is None:
+        _refuse_misspelled(nodes, options.label)
     _check_columns(nodes, needed, (options.label, "split"), named)
     _check_columns(edges, [*options.edge_columns], [options.weight], options.edge_columns)
+
+
+def _refuse_misspelled(table: Table, label: str) -> None:
+    """DatasetError if a column is called almost as the ``label``, which would be a feature."""
+    others = [name for name in table.names if name.strip().lower() != label]
+    for name in difflib.get_close_matches(label, others, n=1, cutoff=SIMILAR):
+        raise DatasetError(
+            f"{table.label} has no column {label!r}. Did you mean {name!r}? Pass --label {name}."
+        )
 
 
 def _check_columns(
@@ -216,13 +236,17 @@ def _check_columns(
     for name in names:
         meant = name.strip().lower()
         if meant != name and meant in (*required, *optional) and meant not in names:
-            raise DatasetError(f"column {name!r} of {label} looks like {meant!r}; rename it.")
+            option = f" or pass --{options[meant]} {name.strip()}" if meant in options else ""
+            raise DatasetError(
+                f"column {name!r} of {label} looks like {meant!r}; rename it{option}."
+            )
     missing = [column for column in required if column not in names]
     if missing:
         flags = " and ".join(f"--{options[column]}" for column in missing)
         raise DatasetError(
             f"{label} has no column{'s' * (len(missing) > 1)} {' and '.join(map(repr, missing))} "
-            f"(it starts with {', '.join(map(repr, names[:10]))}); add "
+            f"(it {'has' if len(names) <= 10 else 'starts with'} "
+            f"{', '.join(map(repr, names[:10]))}); add "
             f"{'it' if len(missing) == 1 else 'them'} or choose another column "
             f"({flags}).{max((nearest_hint(column, names) for column in missing), key=len)}"
         )
