@@ -67,6 +67,7 @@ def test_a_line_a_minute_without_a_terminal(monkeypatch, capsys):
     ]
 
 
+@pytest.mark.filterwarnings("ignore:.*so no threshold was chosen:hoplite.HopliteWarning")
 def test_judging_and_folds_and_refits_are_parts_of_one_work(graph):
     """Shares never fall, and end with 1, for tables whose candidates are judged first."""
     frames = tables(n=200)

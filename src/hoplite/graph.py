@@ -824,10 +824,10 @@ def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
 
 
 def ids_hint(nodes: np.ndarray, ids: Sequence[Any] | None = None) -> str:
-    """How what stands for nodes becomes indices, if it is text, or all of it is among ``ids``.
+    """How to get the indices of nodes that are given as text, or by ``ids`` alone.
 
     >>> ids_hint(np.array(["ann"])), ids_hint(np.array([0.5])), ids_hint(np.array([7]), (7, 8))[:9]
-    (' The index of an id is graph.node_ids.index(id).', '', ' The inde')
+    (' Use graph.node_ids.index(id) to find the index of an id.', '', ' Use grap')
     """
     known = set(ids or ()) if nodes.ndim == 1 and nodes.size else None
     if known is None or not all(isinstance(one, str) or one in known for one in nodes.tolist()):

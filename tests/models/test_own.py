@@ -67,7 +67,10 @@ def test_an_installed_package_names_it(module, monkeypatch, graphs):
 def test_what_cannot_be_registered(module):
     with pytest.raises(ConfigError, match="is not a Model"):
         register_model(dict)
-    for name, sentence in (("lgc", "belongs to hoplite.models.learned"), ("a b", "use letters")):
+    for name, sentence in (
+        ("lgc", "already used by hoplite.models.learned"),
+        ("a b", "use letters"),
+    ):
         with pytest.raises(ConfigError, match=sentence):
             register_model(type("Taken", (LinearModel,), {"name": name}))
     for name, default in (("lr", 0.1), ("seeds", 1), ("hidden", 0.5), ("out", 1), ("size", 1)):

@@ -192,7 +192,7 @@ def test_the_command_is_interrupted_and_goes_on(work, stores, tmp_path):
     workers = local_workers(process.pid)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, errors = process.communicate()
-    sentence = "stopped by SIGINT; run the same command again to continue."
+    sentence = "stopped by SIGINT; run the same command again to resume."
     assert (process.returncode, errors) == (130, f"error: {sentence}\n")
     assert json.loads(out) == {"error": sentence}
     assert psutil.wait_procs(workers, timeout=600)[1] == []

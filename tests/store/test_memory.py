@@ -24,7 +24,7 @@ print(min(parts), file=sys.stderr)  # entries of the operator that are held at a
 print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 """
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has other units elsewhere")
-BUDGET = 450 * 10**6
+BUDGET = 420 * 10**6
 NODES, COLUMNS, HOPS = 57_000, 500, 5
 PIECE = 3000
 
@@ -79,10 +79,10 @@ def test_hops_larger_than_the_budget(tmp_path):
 @LINUX
 @pytest.mark.usefixtures("without_pandas")
 def test_an_operator_that_does_not_fit(stores, tmp_path):
-    """11 million entries, 89 MB, pass by in ranges of rows beside the panels."""
+    """14 million entries, 110 MB, pass by in ranges of rows beside the panels."""
     rng, budget = np.random.default_rng(0), 210 * 10**6
     graph = Graph.from_edges(
-        rng.integers(0, 9000, (6_000_000, 2)), rng.standard_normal((9000, 600), np.float32)
+        rng.integers(0, 9000, (7_500_000, 2)), rng.standard_normal((9000, 600), np.float32)
     )
     write_disk_graph(graph, tmp_path / "graph")
     options = ("--basis", "chebyshev")

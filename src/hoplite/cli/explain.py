@@ -122,7 +122,7 @@ def _search_removals(model: TrainedModel, data: NodeData, node: str, **limits: A
         with steps_bar("removals") as report:
             return flips(model, data, node, progress=report, **limits)
     except NoRemovals as error:
-        console.print_note(f"Removed edges and nodes were not tried, because {error}")
+        console.print_note(f"Removed edges and nodes were not tried: {error}")
         return None
 
 

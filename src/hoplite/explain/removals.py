@@ -127,7 +127,7 @@ def flips(
         ),
     ):
         if refused:
-            raise NoRemovals(f"this model {why}.")
+            raise NoRemovals(f"removals cannot be computed, because this model {why}.")
     nodes, graph = _within_reach(exact, index)
     field = Field(exact, graph, int(np.searchsorted(nodes, index)))
 
