@@ -79,7 +79,7 @@ def test_frames_follow_the_rules_of_tables(club, library):
     assert graph.name == "club"
     np.testing.assert_array_equal(graph.adjacency.toarray(), club.adjacency.toarray())
     np.testing.assert_array_equal(graph.labels, club.labels)
-    with pytest.raises(DatasetError, match=r"nodes has no column 'pt' .*'pet'"):
+    with pytest.raises(DatasetError, match=r"nodes has no column 'pt'.*'pet'"):
         hoplite.io.from_frames(make(renamed), make(ends), **names | {"label": "pt"})
     with pytest.raises(DatasetError, match=r"^column 'amount' of nodes has 60 different numbers"):
         hoplite.io.from_frames(
