@@ -110,7 +110,7 @@ def test_the_right_numbers_or_one_sentence(kind):
     with tempfile.TemporaryDirectory(dir=place) as name:
         whole, folder = Path(name) / "whole", Path(name) / "damaged"
         write(whole)
-        expected, told = read(whole), 0
+        expected, refused = read(whole), 0
         for seed in range(COUNT):
             rng = np.random.default_rng([*kind.encode(), seed])
             shutil.rmtree(folder, ignore_errors=True)
@@ -118,7 +118,7 @@ def test_the_right_numbers_or_one_sentence(kind):
             done = damage(folder, rng)
             found = outcome(read, folder, f"{seed}: {done}")
             if isinstance(found, str):
-                told += 1
+                refused += 1
                 assert len(found.splitlines()) == 1, done
                 continue
             if done.startswith("edit_json"):  # as a checksum that fits tells: it may be another
@@ -126,4 +126,4 @@ def test_the_right_numbers_or_one_sentence(kind):
             assert found.keys() == expected.keys(), done
             for part, values in expected.items():
                 assert np.array_equal(found[part], values), (part, done)
-        assert told > COUNT / 4
+        assert refused > COUNT / 4
