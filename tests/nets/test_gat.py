@@ -10,8 +10,7 @@ from torch.nn.functional import elu
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
-from hoplite.nets.attention import Attention
-from hoplite.nets.view import GraphView
+from hoplite.nets.view import Attention, GraphView
 
 CONFIG = model_config("gat", hidden=4, heads=3)
 

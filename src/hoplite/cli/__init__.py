@@ -13,11 +13,10 @@ import typer
 
 from hoplite.cli.bounds import bounds
 from hoplite.cli.certify import certify
-from hoplite.cli.console import prepare_streams, print_error, show_warning
+from hoplite.cli.console import Command, Group, prepare_streams, print_error, show_warning
 from hoplite.cli.datasets import datasets
 from hoplite.cli.doctor import doctor
 from hoplite.cli.explain import explain
-from hoplite.cli.help import Command, Group
 from hoplite.cli.options import register_named_model
 from hoplite.cli.predict import predict
 from hoplite.cli.propagate import propagate

@@ -1,11 +1,16 @@
-"""What commands print: JSON and tables on standard output, the rest on standard error."""
+"""What commands print: JSON and tables on standard output, the rest on standard error.
+
+``--help`` has its groups in a fixed order, whole paragraphs, and flags without types.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -15,11 +20,26 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer import rich_utils
+from typer.core import TyperCommand, TyperGroup
 
 from hoplite.errors import HopliteWarning
 from hoplite.files import without_nan
 from hoplite.formatting import Description, printable, rich_table
 
+rich_utils.OPTIONS_PANEL_TITLE = "Basics"
+SETS_OF_GRAPHS = "Sets of graphs: --model auto (default), hops, pool, colours or fourier"
+PANELS = (
+    None,  # Basics
+    "Model",
+    "Training",
+    "Unlabelled nodes",
+    "Data",
+    "Tables",
+    "Output",
+    "Large graphs",
+    SETS_OF_GRAPHS,
+)
 _out = Console()
 
 
@@ -85,3 +105,41 @@ def show_warning(message: Any, category: type[Warning], *place: Any, **options: 
     else:
         for line in warnings.formatwarning(message, category, *place[:2]).splitlines():
             print_note(line)
+
+
+def _lay_out(command: Any, ctx: Any) -> None:
+    """Change what the help shows of a command's options, not what they do."""
+    text = inspect.cleandoc(command.help or "")
+    command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+    for parameter in command.get_params(ctx):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+            if not parameter.default:  # --no-x is for scripts
+                parameter.secondary_opts = []
+        elif isinstance(getattr(parameter, "show_default", None), str):  # without parentheses
+            parameter.default, parameter.show_default = parameter.show_default, True
+    command.params.sort(key=_panel_rank)
+
+
+def _panel_rank(parameter: Any) -> int:
+    """The place of an option's group; the groups of your own models come last."""
+    panel = getattr(parameter, "rich_help_panel", None)
+    return PANELS.index(panel) if panel in PANELS else len(PANELS)
+
+
+class Command(TyperCommand):
+    """A command of Hoplite."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _lay_out(self, ctx)
+        super().format_help(ctx, formatter)
+
+
+class Group(TyperGroup):
+    """Hoplite's list of commands."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _lay_out(self, ctx)
+        super().format_help(ctx, formatter)

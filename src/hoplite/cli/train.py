@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Option
 
 from hoplite.cli import console, graphs, options
-from hoplite.cli.help import SETS_OF_GRAPHS
+from hoplite.cli.console import SETS_OF_GRAPHS
 from hoplite.errors import ConfigError, plural, some_of
 from hoplite.formatting import number
 from hoplite.models import check_default_options, split_options

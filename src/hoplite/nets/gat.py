@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hoplite.engine.dropout import Dropout
-    from hoplite.nets.attention import Attention
-    from hoplite.nets.view import GraphView
+    from hoplite.nets.view import Attention, GraphView
 
 Product = Callable[["Tensor"], "Tensor"]
 
@@ -59,8 +58,7 @@ class GAT(Network):
         }
 
     def forward(self, weights: Tensors, view: GraphView, dropout: Dropout | None) -> Tensor:
-        from hoplite.nets.attention import Attention
-        from hoplite.nets.view import drop, times
+        from hoplite.nets.view import Attention, drop, times
 
         def attend(layer: Attention, inputs: Product, prefix: str, mask: int) -> Tensor:
             """The sums of inputs W (sources, h, c) by their attention: (nodes, h c)."""
