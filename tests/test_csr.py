@@ -83,14 +83,6 @@ def test_room_for_more_entries_at_the_end_is_left_out():
     np.testing.assert_array_equal(as_csr(matrix, "it").toarray(), np.eye(3))
 
 
-def test_the_arrays_of_csr_are_shared_or_copied():
-    matrix = sp.csr_array(np.eye(3))
-    assert np.shares_memory(as_csr(matrix, "it").data, matrix.data)
-    for part in ("indptr", "indices", "data"):
-        found = getattr(as_csr(matrix, "it", copy=True), part)
-        assert not np.shares_memory(found, getattr(matrix, part))
-
-
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint8, np.uint64, ">i4", ">u8"])
 def test_every_kind_of_index_is_checked_at_both_ends(kind):
     values = np.ones(3)

@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite.csr import CsrMemory, adjacency_digest, row_ranges
-from hoplite.errors import DatasetError, StoreError
-from hoplite.io.array_files import CSR_ARRAYS, CsrFiles
+from hoplite.csr import adjacency_digest
+from hoplite.errors import DatasetError
+from hoplite.io.array_files import CSR_ARRAYS
 from hoplite.io.disk_graph import DiskGraph, write_disk_graph
 from hoplite.operators import OPERATORS, find_operator
 from hoplite.store import propagate
-from hoplite.store.building import run_panel
-from hoplite.store.files import read_manifest
 
 NUMBERS = [-(2**63), -(2**31), -1, 0, 1, 39, 40, 41, 10**6, 2**31 - 1, 2**31, 2**62]
 KINDS = [
@@ -95,28 +93,3 @@ def test_a_damaged_graph_on_disk(kept, tmp_path_factory, damage, most, operator)
         sentence = str(error)
     shutil.rmtree(folder)
     assert sentence is None or "is not a complete graph on disk" in sentence
-
-
-@examples(40)
-@given(damage=damages())
-def test_a_damaged_operator_of_a_store(kept, tmp_path_factory, damage):
-    folder = tmp_path_factory.mktemp("d") / "store"
-    shutil.copytree(kept / "store", folder)
-    shutil.rmtree(folder / "v0/hops/h2")
-    change(folder / "v0/operator", *damage)
-    try:
-        run_panel(folder, read_manifest(folder), 0, 10**9, lambda panel, hop: None)
-        sentence = None
-    except StoreError as error:
-        sentence = str(error)
-    shutil.rmtree(folder)
-    assert sentence is None or "operator is missing or damaged" in sentence
-
-
-def test_sound_files_are_read_as_from_memory(kept, graphs):
-    memory = CsrMemory(graphs(40, 5, dtype=np.float32).adjacency)
-    with CsrFiles(kept / "graph") as files:
-        assert files.entries == memory.entries
-        for start, stop in row_ranges(files, 9):
-            for mine, twin in zip(files.read(start, stop), memory.read(start, stop), strict=True):
-                np.testing.assert_array_equal(mine, twin)

@@ -52,16 +52,3 @@ def test_hop_blocks_have_no_single_response():
     with pytest.raises(ConfigError, match="has a filter for each class"):
         frequency_response(model)
     assert frequency_response(model.maps_[:, 0, 1], [0.5]).tolist() == [1.5]
-
-
-@pytest.mark.parametrize("start", [first_values, first_rate])
-def test_either_start_leaves_the_generator_alike(start):
-    """So that what is drawn afterwards does not depend on the start."""
-    after = []
-    for name in ("random", "lowpass"):
-        source = generator(5)
-        start(name, 6, "adjacency", source)
-        after.append(source.random())
-    assert after[0] == after[1]
-    with pytest.raises(ConfigError, match="start is 'randon'"):
-        start("randon", 6, "adjacency", generator())

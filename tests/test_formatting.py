@@ -16,11 +16,6 @@ def graph():
     return untidy()
 
 
-@pytest.fixture(scope="module")
-def result(graph):
-    return train(graph, "sgc", hops=1, epochs=20, seeds=2, lr=0.1)
-
-
 def printed(value) -> str:
     out = io.StringIO()
     Console(file=out, width=200).print(value)
@@ -86,10 +81,3 @@ def test_marks_of_rich_are_text():
     text = printed(shown.rich())
     for mark in ("[bold]t[/bold]", "[red]b", "[x]", "[/x]", "[link=x]y"):
         assert mark in text
-
-
-def test_the_interval_names_the_run_that_it_belongs_to(graph, result):
-    one = train(graph, "sgc", hops=1, epochs=20, lr=0.1)
-    columns = [found._describe().tables[0].columns for found in (one, result)]
-    assert "90 % interval" in columns[0]
-    assert "90 % interval of the best run" in columns[1]

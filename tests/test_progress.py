@@ -87,13 +87,6 @@ def test_judging_and_folds_and_refits_are_parts_of_one_work(graph):
         assert shares[-1] <= 1
 
 
-def test_nothing_is_told_unless_asked(graph, capfd, tmp_path):
-    train(graph, "sgc", hops=1, epochs=2)
-    train(graph, "sgc", hops=1, epochs=2, progress=None)
-    propagate(graph, tmp_path / "store", hops=1)
-    assert capfd.readouterr() == ("", "")
-
-
 def test_an_error_ends_the_bar(graph, terminal):
     def work():
         with watched(True, steps_bar, "work") as report:

@@ -9,7 +9,6 @@ from scipy.stats import norm
 from tests.examples import examples
 
 from hoplite import Graph, spectral_density
-from hoplite.engine.backend import has_native, use_backend
 from hoplite.operators import OPERATORS
 
 
@@ -67,14 +66,6 @@ def test_density_is_a_density(n, density, operator, probes, moments, seed):
     assert values.min() >= 0
     # a single random vector gives the moments of a density too: that of its own frequencies
     assert trapezoid(values, grid) == pytest.approx(1, abs=1e-6)
-
-
-@pytest.mark.skipif(not has_native(), reason="needs the C++ core")
-def test_backends_agree(medium):
-    _, native = spectral_density(medium, probes=8)
-    with use_backend("numpy"):
-        _, other = spectral_density(medium, probes=8)
-    np.testing.assert_allclose(native, other, atol=1e-9)
 
 
 def test_large_graphs_are_estimated(monkeypatch, medium):

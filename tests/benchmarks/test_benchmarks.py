@@ -1,8 +1,5 @@
 """Every benchmark at a tiny size: what it reports, and what happens without the peers."""
 
-import json
-import types
-
 import numpy as np
 import pytest
 import torch
@@ -12,10 +9,9 @@ from tests import pyg, untidy
 from tests.examples import examples
 from torch.nn.functional import cross_entropy
 
-from benchmarks import child, command, epoch, peers, product
+from benchmarks import epoch, peers, product
 from benchmarks.measure import Context, Effort
 from benchmarks.product import power_law_matrix
-from hoplite import HopliteError
 from hoplite.config import TrainingConfig
 from hoplite.engine.backend import get_num_threads
 from hoplite.engine.propagation import Propagation
@@ -175,20 +171,3 @@ def test_sign_is_the_same_model_as_hop_blocks(geometric, graph, seed, hops):
     peer = build(peers.PeerData(graph))
     config = model_config("blocks", hops)
     check_same_model(peer, graph, config, lambda values: {"theta": np.stack([v.T for v in values])})
-
-
-def test_command(monkeypatch, tmp_path):
-    commands, done = [], types.SimpleNamespace(returncode=0)
-    monkeypatch.setattr(child, "run", lambda words: commands.append(words[1:]) or done)
-    wheel = tmp_path / "wheel.json"
-    whole, imports = command.run(CONTEXT, wheel).figures
-    assert whole.passed
-    assert whole.goal.text == "<= 1.5 s"
-    assert imports.goal is None
-    assert ["-m", "hoplite", "train", "cora", "--seeds", "1"] in commands
-    wheel.write_text(json.dumps({"core": {"bytes": 700_000_000}, "hoplite": "1"}))
-    *_, installed = command.run(CONTEXT, wheel).figures
-    assert (installed.ours, installed.goal.text, installed.passed) == (700.0, "<= 600 MB", False)
-    done.returncode, done.stderr = 1, "no"
-    with pytest.raises(HopliteError, match="failed: no"):
-        command.run(CONTEXT, wheel)

@@ -62,13 +62,6 @@ def test_train_json_and_files(trained):
     assert TrainedModel.load(folder).training["val_accuracy"] == pytest.approx(best)
 
 
-def test_existing_out_is_not_overwritten_by_accident(trained):
-    folder, _ = trained
-    before = {path: path.read_bytes() for path in folder.iterdir()}
-    assert "--overwrite" in fail(1, "train", "cora", "--epochs", 1, "--out", folder)
-    assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_predict(trained, tmp_path, ending):
     folder, result = trained
@@ -114,31 +107,6 @@ def test_own_tables_from_training_to_labels(tmp_path):
         assert "a file of clubs" in fail(2, *words, cwd=tmp_path)
         assert (data / "nodes.csv").read_bytes() == nodes  # not the predictions
     succeed("predict", "m", "clubs", "--out", "clubs/labels.csv", cwd=tmp_path)
-
-
-def test_a_kept_model_of_tables_with_a_split_has_learned_from_validation_labels(tmp_path):
-    rng = np.random.default_rng(0)
-    parts = ["train", "train", "val", "test"]
-    ages = np.arange(80) % 2 + rng.standard_normal(80)
-    rows = [f"{i},{'ab'[i % 2]},{ages[i]:.3f},{rng.choice(parts)}" for i in range(80)]
-    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,age,split", *rows]))
-    edges = [f"{i},{rng.integers(80)}" for i in range(80)]
-    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *edges]))
-    kept = succeed("train", tmp_path, "--out", tmp_path / "m")
-    assert "Protocol: refit on training and validation labels" in kept
-    assert "test scores are of the model after it" in " ".join(kept.split())
-    options = {
-        "first": ["--out", tmp_path / "first", "--no-refit"],
-        "paper": ["--out", tmp_path / "paper", "--preset", "paper", "--model", "sgc"],
-        "nothing": [],
-    }
-    for words in options.values():
-        assert "Protocol" not in succeed("train", tmp_path, *words)
-    both, first = (TrainedModel.load(tmp_path / name) for name in ("m", "first"))
-    graph = load(tmp_path, prepare=first)
-    assert both.training["refit"]
-    assert not first.training["refit"]
-    assert not np.allclose(both.logits(graph), first.logits(graph))
 
 
 @pytest.mark.parametrize(

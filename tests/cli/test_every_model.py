@@ -70,6 +70,7 @@ def test_every_model_in_every_command(name, club, tmp_path):
     run("predict", tmp_path / "m", club, "--proba", "--out", tmp_path / "p.csv")
     graph = library.load(club)
     model = library.TrainedModel.load(tmp_path / "m")
+    assert model.training["refit"]  # a kept model has learned from validation labels, too
     again = library.open_data(club, prepare=model).in_memory()
     expected = [model.class_names[i] for i in model.predict(again)]
     rows = (tmp_path / "p.csv").read_text().splitlines()

@@ -51,23 +51,7 @@ def pages():
         thread.join()
 
 
-@pytest.fixture
-def talker():
-    """A port where something else speaks first, as SSH does."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def greet():
-            stream, _ = server.accept()
-            with stream:
-                stream.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
-
-        thread = threading.Thread(target=greet)
-        thread.start()
-        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        thread.join()
-
-
-@pytest.mark.parametrize("kind", ["silent", "pages", "talker"])
+@pytest.mark.parametrize("kind", ["silent", "pages"])
 def test_what_listens_is_no_scheduler(request, tmp_path, monkeypatch, kind):
     monkeypatch.setattr("hoplite.store.cluster.CONNECT_SECONDS", 1.0)
     where = request.getfixturevalue(kind)

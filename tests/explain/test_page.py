@@ -1,12 +1,10 @@
 """The page of an explanation, made from values by hand, in a real Chromium."""
 
-import math
-
 import msgspec
 import pytest
 
 from hoplite.explain import Summary
-from hoplite.explain.rendering import contribution_bars, explanation_page, margin_table, positions
+from hoplite.explain.rendering import contribution_bars, explanation_page, margin_table
 from hoplite.explain.summary import (
     Changes,
     EdgeFlip,
@@ -179,16 +177,6 @@ def test_bars_and_rows_add_up_to_the_margin(by):
     assert sum(amounts[:-1]) == pytest.approx(amounts[-1], abs=1e-3 * len(rows))
     assert rows[-2][0] == "constant"
     assert len(rows) == len(bars) + 1  # the sum
-
-
-def test_nodes_are_on_the_ring_of_their_distance():
-    drawn = example().neighbourhood
-    nodes = [*drawn.nodes, NodePart(99, 99, None, None, 0.1)]
-    places = positions(nodes, drawn.edges)
-    for node in drawn.nodes:
-        assert math.hypot(*places[node.index]) == pytest.approx(node.distance, abs=1e-3)
-    assert math.hypot(*places[99]) == pytest.approx(4, abs=1e-3)
-    assert len(set(places.values())) == len(places)
 
 
 def test_a_small_page_without_network():

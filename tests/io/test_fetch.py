@@ -131,13 +131,6 @@ def test_an_interrupted_download_continues(server, tmp_path, ranges):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
 
 
-def test_a_complete_part_is_not_downloaded_again(server, tmp_path):
-    (tmp_path / "reddit.download").mkdir()
-    (tmp_path / "reddit.download" / "part.zip").write_bytes(CONTENT)
-    fetch_archive(server.archive(), tmp_path)
-    assert load(tmp_path).num_nodes == 30
-
-
 @pytest.mark.parametrize(
     ("content", "changes"),
     [

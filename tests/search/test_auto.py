@@ -290,19 +290,6 @@ def test_a_folder_of_another_choice_is_refused(graph, file, tmp_path):
         hoplite.auto(graph, trials=2, out=tmp_path / "other", **FEW)
 
 
-def test_hoplites_own_candidates(graph):
-    trials, left_out = list_candidates(graph=graph)
-    assert not left_out
-    assert [one.position for one in trials] == list(range(1, len(trials) + 1))
-    first = ["features alone", "hop blocks", "hop blocks", "PageRank", "LGC"]
-    families = [one.family for one in trials]
-    assert families[:5] == first  # those of train
-    others = ["labels of neighbours", "JacobiConv", "consistency training", "fixed filters"]
-    assert families[5:9] == others
-    assert trials[0].hops == 0
-    assert {one.model for one in trials} >= {"ppr", "lgc", "jacobiconv", "blocks"}
-
-
 def test_auto_is_not_worse_than_train(tmp_path):
     """Its list begins with what train compares, and nothing worse by validation is chosen."""
     rng = np.random.default_rng(6)
@@ -420,13 +407,6 @@ def test_no_hops_where_the_edges_are_noise_and_some_where_they_are_not(file):
     assert alone.chosen.options["hops"] == 0
     joined = hoplite.auto(clusters(noise=False), trials=12, candidates=file, seeds=3, epochs=60)
     assert joined.chosen.options["hops"] > 0
-
-
-def test_epochs_are_an_option_where_few_nodes_train(graph):
-    """Then train compares nothing, and its candidates are judged by the loss, as all others are."""
-    few = graph.with_split(Split(graph.split.train[:11], graph.split.val, graph.split.test))
-    listed, _ = list_candidates(None, {"epochs": 3}, few)
-    assert {one.options["monitor"] for one in listed if not one.default} == {"loss"}
 
 
 def test_options_hold_for_all_candidates_that_have_them(graph):

@@ -335,15 +335,3 @@ def test_any_text_is_a_space_or_a_config_error(text):
                 continue
             for options in drawn:
                 split_options(model, options)
-
-
-def test_long_lists_and_long_files(tmp_path):
-    path = tmp_path / "grid.toml"
-    values = [1 + i / 10_000 for i in range(9_000)]
-    path.write_text(f"[any]\nlr = {[*values]}")
-    assert len(read_space(path).configurations("x", "sgc")) == 9_000
-    path.write_text(f"[any]\nlr = {[*values, 1.0001]}")  # one twice
-    assert len(read_space(path).configurations("x", "sgc")) == 9_000
-    path.write_text(f"[any{'.a' * 100_000}]\nlr = 1")
-    with pytest.raises(ConfigError, match="more than the limit of 131,072"):
-        read_space(path)

@@ -32,15 +32,6 @@ def test_summary_is_plain_json(graphs):
     assert summary["split"]["train"] == 13
 
 
-def test_no_validation_and_no_test_nodes(graphs):
-    graph = graphs(n=20, dtype=np.float32)
-    graph = graph.with_split(Split(train=graph.split.train))
-    summary = hoplite.train(graph, epochs=3, hops=1).summary()
-    assert summary["test_accuracy_mean"] is None
-    assert summary["runs"][0]["val_accuracy"] is None
-    assert summary["runs"][0]["epochs"] == 3
-
-
 def test_many_epochs_cost_no_memory_in_advance(graphs):
     result = hoplite.train(graphs(n=30, dtype=np.float32), hops=1, epochs=10**12, patience=3)
     assert len(result.runs[0].history["val_loss"]) == result.runs[0].epochs
