@@ -279,6 +279,13 @@ def test_a_search_takes_the_best_candidate_and_is_continued(
         np.testing.assert_array_equal(result.model.logits(small), same.model.logits(small))
     assert result.test_accuracy > 0.7
     assert len(hoplite.search(small, grid=grid, samples=3).ranking) == 3
+    several = [{"model": name} | own for name, own in grid.items()]
+    listed = hoplite.search(small, grid=several, workers=1)
+    assert [one.options["model"] for one in listed.ranking] == titles
+    assert len(hoplite.search(small, "colours", grid=[{"depth": 0}, {"depth": 1}]).ranking) == 2
+    for wrong in ([{"depth": [1]}], ["colours"], [], {}, 3):
+        with pytest.raises(ConfigError, match=r"\[{'model': 'colours', 'depth': \[1, 2\]}\]"):
+            hoplite.search(small, grid=wrong)
     for name in ("compare", "train_graphs"):  # nothing is trained again
         monkeypatch.setattr(sys.modules["hoplite.search.graphs"], name, None)
     again = hoplite.search(small, grid=grid, out=tmp_path)

@@ -49,14 +49,17 @@ def graph_trials(model: str, grid: Any, options: Mapping[str, Any]) -> list[Tria
     ----------
     model : str
         A family, or "auto": all of the grid.
-    grid : str, path or mapping
+    grid : str, path, mapping or list of mappings
         ``"default"``; a TOML file with a table for each family, such as ``[colours]`` and ``depth =
-        [1, 2]``; the same as a mapping; or the settings of the one family ``model``.
+        [1, 2]``; the same as a mapping; or the settings of the one family ``model``. Or several
+        grids, each with its family under ``model``, as for :func:`hoplite.train_graphs`.
     """
     entries = _entries(grid, model)
     training = {name: value for name, value in options.items() if name in TRAINING}
     own = {name: value for name, value in options.items() if name not in TRAINING}
-    wanted = [one for one in entries if model in (AUTO, one["model"])] or [{"model": model}]
+    wanted = [one for one in entries if model in (AUTO, one["model"])]
+    if entries and not wanted:  # a family that the grid does not have, at its defaults
+        wanted = [{"model": model}]
     full = dataclasses.asdict(split_options("sgc", HEAD | training)[1])
     trials = []
     for candidate in candidates_of(wanted, own):
@@ -81,7 +84,17 @@ def _entries(grid: Any, model: str) -> list[dict[str, Any]]:
         if model == AUTO:
             raise GridError("the grid has no family, e.g. colours; add one, or pass model.")
         grid = {model: grid}
-    return [{"model": name} | dict(own) for name, own in grid.items()]
+    if isinstance(grid, Mapping):
+        return [{"model": name} | dict(own) for name, own in grid.items()]
+    family = {} if model == AUTO else {"model": model}
+    entries = [*grid] if isinstance(grid, list | tuple) else [grid]
+    if not all(isinstance(one, Mapping) and "model" in family | dict(one) for one in entries):
+        raise GridError(
+            "the grid must be 'default', a TOML file, a dictionary such as {'colours': {'depth': "
+            "[1, 2]}}, or a list of dictionaries with a model, such as [{'model': 'colours', "
+            "'depth': [1, 2]}]."
+        )
+    return [family | dict(one) for one in entries]
 
 
 @train_trial.register

@@ -57,7 +57,7 @@ def search(
     data: Any,
     model: str | type | None = None,
     *,
-    grid: str | Path | Mapping[str, Any] = "default",
+    grid: str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] = "default",
     seeds: int | Sequence[int] = 5,
     out: str | os.PathLike[str] | None = None,
     protocol: str = "validation",
@@ -78,10 +78,10 @@ def search(
         A set of graphs is searched with one seed, as its models are solved.
     model : str or type, default "lgc"
         For a set of graphs a family, or "auto", the default: all families of the grid.
-    grid : str, path or mapping, default "default"
+    grid : str, path, mapping or list of mappings, default "default"
         A name (``"paper"``, ``"default"``, ...), a TOML file, or the options themselves, such as
         ``{"hops": [2, 5], "lr": 0.2}``. For a set of graphs, a table or mapping for each family:
-        ``{"colours": {"depth": [1, 2]}}``.
+        ``{"colours": {"depth": [1, 2]}}``; or a list, as for :func:`hoplite.train_graphs`.
     seeds : int or sequence of int, default 5
     out : path, optional
         Folder of the search's file, ``search.sqlite``, and of the chosen ``model``. Trials that the

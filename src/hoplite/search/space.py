@@ -224,11 +224,12 @@ def _draw(dimension: Dimension, generator: np.random.Generator) -> Any:
     return dimension[int(generator.integers(len(dimension)))]
 
 
-def read_space(source: str | Path | Mapping[str, Any]) -> Space:
+def read_space(source: Any) -> Space:
     """A space that comes with Hoplite, such as ``"paper"``, or that of a TOML file.
 
     A built-in name wins over a file that is called the same; write ``./paper`` for the file. Or
     the options themselves, what a file has below ``[any]``; tuples, ranges and arrays are lists.
+    ConfigError for anything else.
 
     >>> read_space("paper").name
     'paper'
@@ -243,7 +244,9 @@ def read_space(source: str | Path | Mapping[str, Any]) -> Space:
         return Space("grid", {"any": _read_section(listed, "grid [any]", MODELS)})
     if source in GRIDS:
         return parse_space(read_grid(str(source)), str(source))
-    return parse_space(read_text("space", source, f"give {', '.join(GRIDS)} or "), str(source))
+    return parse_space(
+        read_text("space", source, f"give a dictionary, {', '.join(GRIDS)} or "), str(source)
+    )
 
 
 def read_grid(name: str) -> str:
