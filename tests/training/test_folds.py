@@ -173,6 +173,17 @@ def test_epochs_that_are_not_finite_in_all_folds_are_left_out():
     assert choose_epoch([unknown, unknown], task) == 1
 
 
+@pytest.mark.parametrize("model", ["sgc", "lgc"])
+def test_a_monitor_that_no_fold_defines_is_an_error(model):
+    """One node per fold has no AUC; with two classes in one fold there is a choice."""
+    graph = all_labels(untidy(sparse=False))
+    graph = graph.with_split(hoplite.Split(train=graph.split.train[:12]))
+    options = {"hops": 1, "epochs": 4, "monitor": "auc"}
+    with pytest.raises(hoplite.ConfigError, match=r"monitor is 'auc', .* any of the 12 folds"):
+        hoplite.train(graph, model, folds=12, **options)
+    assert hoplite.train(graph, model, folds=2, **options).out_of_fold
+
+
 def test_of_models_without_an_error_the_simplest_is_taken():
     graph = all_labels(untidy(sparse=False))
     labels = graph.labels[graph.split.train]

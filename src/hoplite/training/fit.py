@@ -386,6 +386,8 @@ def cross_validate(
         trained.append(train_runs(*own, runs, sets, progress=report, task=task))
         used.append(own)
         learned.append(sets["train"])
+    for parts in zip(*trained, strict=True):
+        check_monitored(parts, task)
     chosen = [choose_epoch(parts, task) for parts in zip(*trained, strict=True)]
     trained = [
         _at_epoch_of_others(
@@ -461,18 +463,16 @@ def choose_epoch(parts: Sequence[RunResult], task: Task) -> int:
     """The best epoch, from 1, on the mean of the folds' curves; 0 if a fold has no result.
 
     Of optimizer "path" the first one that is not worse by more than a standard error. Epochs that
-    are not finite in all folds are left out, and so are folds without any finite value.
+    are not finite in all folds are left out, and so are folds without any finite value; it is the
+    first epoch if nothing is left of some of the folds.
     """
     config = parts[0].run.config
     monitor = task.monitor(config.monitor)
     if not all(part.best_epoch for part in parts):
         return 0
-    ranks = _curves(parts, monitor)
-    ranks = ranks[np.isfinite(ranks).any(axis=1)]
-    epochs = 1 + np.flatnonzero(np.isfinite(ranks).all(axis=0))
-    if not len(ranks) or not len(epochs):
+    ranks, epochs = _finite_curves(parts, monitor)
+    if not ranks.size:
         return 1
-    ranks = ranks[:, epochs - 1]
     best = int(ranks.mean(axis=0).argmax())
     if config.optimizer != "path" or monitor is not LOSS or len(ranks) == 1:
         return int(epochs[best])
@@ -481,11 +481,29 @@ def choose_epoch(parts: Sequence[RunResult], task: Task) -> int:
     return int(epochs[(worse.mean(axis=0) <= error).argmax()])
 
 
-def _curves(parts: Sequence[RunResult], monitor: Metric) -> np.ndarray:
-    """The monitor's validation curves, larger is better: (folds, epochs that all of them have)."""
+def check_monitored(parts: Sequence[RunResult], task: Task) -> None:
+    """ConfigError if the monitor has no value in any fold, so that it can choose no epoch."""
+    name = parts[0].run.config.monitor
+    if not _finite_curves(parts, task.monitor(name))[0].size and parts[0].best_epoch:
+        raise ConfigError(
+            f"is {name!r}, which is not defined on the nodes of any of the {len(parts)} folds; use "
+            "fewer folds, or 'loss'.",
+            "monitor",
+        )
+
+
+def _finite_curves(parts: Sequence[RunResult], monitor: Metric) -> tuple[np.ndarray, np.ndarray]:
+    """The monitor's validation curves, larger is better, (folds, epochs); and these epochs, from 1.
+
+    Of the folds with a finite value, and of the epochs that are finite in all of them.
+    """
     epochs = min(part.epochs for part in parts)
     curves = [part.history[f"val_{monitor.name}"][:epochs] for part in parts]
-    return np.asarray(monitor.rank(np.array(curves)), np.float64)
+    ranks = np.asarray(monitor.rank(np.array(curves)), np.float64)
+    finite = np.isfinite(ranks)
+    ranks = ranks[finite.any(axis=1)]
+    kept = np.flatnonzero(np.isfinite(ranks).all(axis=0))
+    return ranks[:, kept], 1 + kept
 
 
 def _outputs(model: Any, source: Any, part: RunResult, epoch: int, nodes: np.ndarray) -> np.ndarray:
