@@ -245,6 +245,14 @@ def test_gradient_boosting_is_reported_where_it_is_better(tmp_path):
     assert [advice[:21] for advice in found.advice] == ["The edges do not help"]
 
 
+def test_a_class_with_one_node_is_missing_in_a_fold_of_gradient_boosting(graph, file):
+    labels = np.zeros(graph.num_nodes, int)
+    labels[5] = 1
+    one = graph.with_labels(labels).with_split(Split(np.arange(30)))
+    rival = hoplite.auto(one, trials=1, candidates=file, **FEW).rival
+    assert rival.score == pytest.approx(29 / 30)
+
+
 def test_interrupted_it_goes_on_to_the_same_choice(graph, file, tmp_path, monkeypatch):
     call = {"candidates": file, "trials": 6, **FEW}
     whole, before = hoplite.auto(graph, **call), module._Choice._try

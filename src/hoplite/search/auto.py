@@ -783,5 +783,8 @@ def _outputs(model: Any, rows: np.ndarray, outputs: np.ndarray, task: Task) -> n
     """``outputs`` (rows, m) with those of a fitted ``model``; classes it has not seen stay."""
     if not task.exclusive:
         return task.targets(model.predict(rows), 1)[:, None]
-    outputs[:, model.classes_] = np.log(np.maximum(model.predict_proba(rows), FLOOR))
+    chances = model.predict_proba(rows)[
+        :, : len(model.classes_)
+    ]  # of one class, it has two columns
+    outputs[:, model.classes_] = np.log(np.maximum(chances, FLOOR))
     return outputs
