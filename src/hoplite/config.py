@@ -398,11 +398,11 @@ class TrainingConfig(Checked):
             if tuned and not has_validation:
                 raise ConfigError(f"requires a validation split; {remedy}, or leave it out.", name)
 
-    def warn_of_nothing(self) -> None:
+    def warn_unused(self) -> None:
         """Warn of settings that have no effect without another one that is not given.
 
         >>> with warnings.catch_warnings(record=True, action="always") as caught:
-        ...     TrainingConfig(sharpen=0.2).warn_of_nothing()
+        ...     TrainingConfig(sharpen=0.2).warn_unused()
         >>> str(caught[0].message)
         'sharpen has no effect without consistency.'
         """

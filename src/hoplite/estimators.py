@@ -120,7 +120,7 @@ class NodeEstimator(BaseEstimator):
         names_of_settings = self.model_class.settings() - self.lacking
         options = {name: getattr(self, name) for name in sorted(names_of_settings)}
         model_config, training_config = split_options(self.model_class.name, options)
-        training_config.warn_of_nothing()
+        training_config.warn_unused()
         known = val is not None and len(val) > 0
         known = known or count_folds(training_config, {"train": train}) > 0
         training_config.check_validated(known, "pass validation=(nodes, y)")

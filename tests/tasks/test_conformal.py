@@ -57,7 +57,7 @@ def test_coverage_of_nodes_like_those_of_validation(ties):
         z = rng.standard_normal((120, 3)) * 2
         labels = np.array([rng.choice(3, p=p) for p in softmax(z, axis=1)])
         z = np.round(z) if ties else z * 3  # the probabilities are wrong, the coverage is not
-        kept = Conformal.of(task.strangeness(labels[:40], z[:40]))
+        kept = Conformal.of(task.nonconformity(labels[:40], z[:40]))
         inside = task.sets(z[40:], kept.quantile(0.8))
         shares.append(inside[np.arange(80), labels[40:]].mean())
     least, most = 0.8, 1 if ties else 0.8 + 1 / 41

@@ -773,7 +773,7 @@ def sorted_classes(names: list[str]) -> list[str]:
 
 
 def as_number(text: str | None) -> float:
-    """The number that a text spells, NaN if it spells none.
+    """The number that a text contains; NaN if it is not a number.
 
     >>> as_number("2.5"), as_number("2,5")
     (2.5, nan)
@@ -785,10 +785,11 @@ def as_number(text: str | None) -> float:
 
 
 def is_measurement(names: list[str], labelled: int) -> bool:
-    """Whether the distinct labels of so many nodes look like numbers to learn, and no classes.
+    """Whether the distinct labels of ``labelled`` nodes look like numbers instead of classes.
 
-    That are more than 1000 whole numbers, or more than 20 with fractions; where there are not two
-    nodes for each, more than 100, or 5. Words for a gap, such as NA, do not count.
+    They do if there are more than 1000 whole numbers, or more than 20 numbers with fractions; if
+    there are fewer than two nodes per number, more than 100, or 5. Words for a missing value, such
+    as NA, do not count.
 
     >>> is_measurement(["0.5", "1.0", "1.5"], 30), is_measurement([f"{i}.5" for i in range(30)], 30)
     (False, True)

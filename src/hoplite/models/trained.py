@@ -124,14 +124,14 @@ class TrainedModel:
         )
         return task if state is None else task.restored(state)
 
-    def settle(
+    def calibrate_on(
         self, labels: np.ndarray, logits: np.ndarray, *, threshold: str | float, calibrate: bool
     ) -> Task:
-        """Let validation nodes, with their outputs (n, m), decide what is read of the outputs.
+        """Choose the threshold and the temperature on validation nodes with outputs (n, m).
 
-        That is the threshold, then the temperature if they shall ``calibrate``; a number as
-        ``threshold`` is one of calibrated probabilities. Their scores are kept for prediction sets.
-        Returns the task, which the model then has.
+        The temperature is chosen after the threshold, and only with ``calibrate``; a number as
+        ``threshold`` applies to calibrated probabilities. The nonconformity of the nodes is kept
+        for prediction sets. Returns the task, which the model then has.
         """
         tunes = isinstance(threshold, str)
         task = self.task.tuned(threshold, labels, logits) if tunes else self.task
@@ -139,7 +139,7 @@ class TrainedModel:
         task = task if tunes else task.tuned(threshold, labels, logits)
         self.training[TASK_STATE] = task.state()
         if task.has_sets:
-            scores = task.strangeness(labels, logits)
+            scores = task.nonconformity(labels, logits)
             kept = (
                 Conformal.of_classes(scores, labels, self.num_classes)
                 if task.has_classes
@@ -150,7 +150,7 @@ class TrainedModel:
 
     @property
     def left_out_classes(self) -> tuple[str, ...]:
-        """Classes of its graph that the model has not, because it was not shown any of them."""
+        """Classes of the graph that the model cannot predict: no training node has them."""
         names = self.training.get(alignment.LEFT_OUT)  # from a file, so anything
         found = names if isinstance(names, list) else []
         return tuple(name for name in found if isinstance(name, str))
@@ -390,9 +390,9 @@ class TrainedModel:
         return lambda nodes, logits: found[nodes.start : nodes.stop]
 
     def set_quantile(self, coverage: float, *, by_class: bool = False) -> float | np.ndarray:
-        """How strange a label may be in the sets of this coverage, see :meth:`Task.strangeness`.
+        """The largest :meth:`Task.nonconformity` of a label in the sets of this coverage.
 
-        With ``by_class`` of each class: (m,).
+        With ``by_class``, one for each class: (m,).
         """
         state = self.training.get(CONFORMAL)
         if not self.task.has_sets:
@@ -603,7 +603,7 @@ class TrainedModel:
 
 
 def split_facts(split: Split) -> dict[str, Any]:
-    """By which the split of a training is known again: sizes of its parts, its note, its seed.
+    """What identifies the split of a training: the sizes of its parts, its note and its seed.
 
     >>> split_facts(Split([0, 2], [1], note="mine"))
     {'train': 2, 'val': 1, 'test': 0, 'note': 'mine', 'seed': None}
@@ -612,7 +612,7 @@ def split_facts(split: Split) -> dict[str, Any]:
 
 
 def learned_nodes(split: Split) -> str:
-    """16 hexadecimal digits of the training and validation nodes, by which they are known again.
+    """A digest of the training and validation nodes: 16 hexadecimal digits.
 
     >>> learned_nodes(Split([0, 2], [1])) == learned_nodes(Split([1, 0], [2], [3]))
     True

@@ -253,7 +253,7 @@ def parse_trials(value: Any) -> int | list[int]:
 
 
 def _select(listed: list[Candidate], wanted: int | list[int]) -> list[Candidate]:
-    """The first so many of the candidates, or those with these numbers."""
+    """The first ``wanted`` candidates, or those with these numbers."""
     if isinstance(wanted, int):
         return listed[:wanted]
     if max(wanted) > len(listed):
@@ -638,13 +638,13 @@ class _Choice:
         return chosen, dataclasses.replace(known, graph=self.graph, runs=(run,))
 
     def _rank_of(self, pair: tuple[Candidate, TrainingResult]) -> float:
-        """Of a candidate that was trained on all data, by its validation nodes there."""
+        """The rank on the validation nodes of a candidate that was trained on all data."""
         run = pair[1].best_run
         comparison = dataclasses.replace(self.comparison, data=self.graph)
         return comparison.judged(pair[0], run.task, *run.outputs["val"]).rank
 
     def _widened(self, model: TrainedModel) -> TrainedModel:
-        """The model of a sample with the columns of all data; those it has not seen count 0."""
+        """The model of a sample with the columns of all data; the weights of others are 0."""
         if self.columns is None:
             return model
         graph, theta = self.graph, model.weights["theta"]
@@ -653,7 +653,7 @@ class _Choice:
         return dataclasses.replace(
             model,
             weights=model.weights | {"theta": wide},
-            fold_models=None,  # which have not these columns
+            fold_models=None,  # their weights do not have these columns
             num_features=graph.num_features,
             feature_names=graph.feature_names or None,
             preparation=graph.preparation,

@@ -118,7 +118,7 @@ def propagate(
     find_operator(operator).require_symmetric("a hop store needs")
     check_choice("dtype", dtype, files.TYPES)
     chosen = find_basis(basis)
-    chosen.table(hops)  # that it has the numbers is known before any work
+    chosen.table(hops)  # raises now, before any work, if the basis does not have as many hops
     settings: dict[str, Any] = {"operator": operator, "basis": str(chosen), "dtype": dtype}
     # to predict with a model, S must be the model's; otherwise it is the graph's own
     loop_weight = getattr(options.get("prepare"), "loop_weight", None)
@@ -126,7 +126,7 @@ def propagate(
     log.info("propagating %s to %s: %d hops, %s, %s", name, folder, hops, operator, chosen)
     with (
         disk_errors(folder),
-        claimed(folder),
+        exclusive_folder(folder),
         watched(progress, steps_bar, f"propagate {name}") as report,
         connect(cluster, folder, budget) if cluster else contextlib.nullcontext() as workers,
     ):
@@ -170,7 +170,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def exclusive_folder(folder: Path) -> Iterator[None]:
     """Make ``folder``, hold it for this process, and remove what a killed one left unfinished."""
     if folder.exists() and not folder.is_dir():
         raise StoreError(f"{folder} is a file; pass a folder as --out (out= in Python).")

@@ -99,7 +99,7 @@ class Task(ABC):
     exclusive: ClassVar[bool] = False  # whether a node has exactly one of them
     has_sets: ClassVar[bool] = False  # whether there are prediction sets
     pictures: ClassVar[tuple[str, ...]] = ()  # methods of models and results that draw its mistakes
-    unknowing: ClassVar[str] = "the baseline"  # what that does, as in "no better than ..."
+    baseline_name: ClassVar[str] = "the baseline"  # what that does, as in "no better than ..."
 
     @property
     def score(self) -> Metric:
@@ -192,7 +192,7 @@ class Task(ABC):
         """The task as it was before :meth:`calibrated`; None if it was not."""
         return None
 
-    def strangeness(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    def nonconformity(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
         """How badly each label fits its output, larger is worse: (n,); if there are sets.
 
         A prediction set holds all that fits no worse than a quantile of these.

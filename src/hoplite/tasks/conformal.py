@@ -1,7 +1,7 @@
-"""Prediction sets with a stated coverage, from how strange the labels of other nodes were.
+"""Prediction sets with a stated coverage, from nonconformity scores of labelled nodes.
 
-**Split conformal prediction** (:class:`Conformal`): with s_(1) <= .. <= s_(n) the strangeness of n
-nodes that were not trained on, the set of all labels no stranger than
+**Split conformal prediction** (:class:`Conformal`): with s_(1) <= .. <= s_(n) the nonconformity
+of n nodes that were not trained on, the set of all labels no stranger than
 
     q = s_(r),    r = ceil((n + 1) coverage),    q = infinity where r > n
 
@@ -13,12 +13,12 @@ that of the n_c nodes of class c, and so is the coverage.
 
 **CV+** (:class:`FoldModels`; Barber and others 2021; Romano and others 2020) uses the models of k
 folds, kept next to the one that all labels trained. The labelled node i = 1 .. n has the
-strangeness s_i by the model of its fold f(i), which has not learned from its label. A label c is in
-the set of a node v if
+nonconformity s_i by the model of its fold f(i), which has not learned from its label. A label c is
+in the set of a node v if
 
     #{i : s_i < s_f(i)(v, c)} < (1 - alpha) (n + 1)
 
-where s_f(v, c) is the strangeness of c at v by the model of fold f. For numbers, s_i = |y_i - f|:
+where s_f(v, c) is the nonconformity of c at v by the model of fold f. For numbers, s_i = |y_i - f|:
 
     [-q(s_i - mu_f(i)(v)), q(s_i + mu_f(i)(v))],    q: the ceil((1 - alpha) (n + 1))-th smallest
 
@@ -73,7 +73,7 @@ class Conformal:
 
     @classmethod
     def of(cls, scores: np.ndarray) -> Self:
-        """Of the strangeness (n,) of the nodes, in any order."""
+        """Of the nonconformity (n,) of the nodes, in any order."""
         n = len(scores)
         kept = min(n, MAX_KEPT)
         ranks = -(-np.arange(1, kept + 1) * n // kept)
@@ -143,7 +143,7 @@ class FoldModels:
     weights : tuple of dict of ndarray
         k of them.
     nodes : ndarray (n, 3), float64
-        The fold 0 .. k - 1, the label and the out-of-fold strangeness of every labelled node.
+        The fold 0 .. k - 1, the label and the out-of-fold nonconformity of every labelled node.
     """
 
     weights: tuple[Weights, ...]

@@ -60,7 +60,7 @@ class Multiclass(Task):
         "f1": Metric("macro_f1"),
     }
     has_sets = True
-    unknowing = "always predicting the largest class"
+    baseline_name = "always predicting the largest class"
     shares: tuple[float, ...] = ()
     threshold: float = 0.5
     temperature: Annotated[float, Meta(ge=0.01, le=100)] = 1.0  # best_temperature's are within
@@ -153,7 +153,7 @@ class Multiclass(Task):
         odds = ((1 - self.threshold) / self.threshold) ** self.temperature
         return dataclasses.replace(self, temperature=1.0, threshold=1 / (1 + odds))
 
-    def strangeness(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    def nonconformity(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
         """1 - p_y, p_y the probability of the node's own class y."""
         return 1 - self.link(logits)[np.arange(len(labels)), labels].astype(np.float64)
 

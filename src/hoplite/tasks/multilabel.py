@@ -45,7 +45,7 @@ class Multilabel(Task):
         "accuracy": metrics[1],
     }
     pictures = ("plot_reliability",)
-    unknowing = "always predicting the labels that most nodes have"
+    baseline_name = "always predicting the labels that most nodes have"
     shares: tuple[float, ...] = ()
 
     @property

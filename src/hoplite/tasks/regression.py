@@ -41,7 +41,7 @@ class Regression(Task):
     has_classes = False
     has_sets = True
     pictures = ("plot_predicted",)
-    unknowing = "always predicting the mean"
+    baseline_name = "always predicting the mean"
     mean: float = 0.0
     scale: float = 1.0
     kind: Literal["squared", "huber"] = "squared"
@@ -109,7 +109,7 @@ class Regression(Task):
     def predict(self, logits: np.ndarray) -> np.ndarray:
         return self.link(logits)[:, 0]
 
-    def strangeness(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    def nonconformity(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
         """The distance ``|y - f(z)|``, in units of y."""
         return np.abs(labels - self.predict(logits))
 

@@ -285,7 +285,7 @@ class TrainingResult(Described):
             return None
         return (
             f"by {self.part_titles[part]} scores the model is no better than "
-            f"{self.task.unknowing}: "
+            f"{self.task.baseline_name}: "
             f"{title_of(metric.name)} {reached[metric.name]:z.3f} against "
             f"{baseline[metric.name]:z.3f}; check the features, their scale and the settings."
         )
@@ -563,7 +563,7 @@ def train(
     opened, known = open_data(graph, task=task), {*MODELS}
     data, name, complete = with_default_model(opened, model, options)
     _, config = _resolve(data, name, complete)
-    config.warn_of_nothing()
+    config.warn_unused()
     _check_store_options(data, memory=memory, cluster=cluster)
     check_flag("test", test)
     sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))

@@ -217,13 +217,15 @@ def scored_run(
         threshold = settings.threshold
         if isinstance(threshold, str) and _is_too_rare(trained, outputs["val"][0], out_of_fold):
             threshold = 0.5
-        task = trained.settle(*outputs["val"], threshold=threshold, calibrate=settings.calibrate)
+        task = trained.calibrate_on(
+            *outputs["val"], threshold=threshold, calibrate=settings.calibrate
+        )
         if threshold != 0.5 or after:
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
         if crossed is not None and crossed.weights and task.has_sets:
             labels, logits = outputs["val"]
-            nodes = [crossed.folds, labels, task.strangeness(labels, logits)]
+            nodes = [crossed.folds, labels, task.nonconformity(labels, logits)]
             kept = FoldModels(crossed.weights, np.column_stack(nodes).astype(np.float64))
             trained = dataclasses.replace(trained, fold_models=kept)
     elif not isinstance(settings.threshold, str):
