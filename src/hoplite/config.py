@@ -444,18 +444,20 @@ def check_number(
 
     ``open_ends`` may contain "l" (above minimum) and "m" (below maximum).
     """
+    hint = ""
     types = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     if isinstance(value, types) and not isinstance(value, bool) and abs(value) <= MAX_FLOAT:
         above = value > minimum if "l" in open_ends else value >= minimum
         below = value < maximum if "m" in open_ends else value <= maximum
         if above and below:
             return
+        hint = f" Did you mean {value / 100:g}?" if maximum == 1 and 10 <= value < 100 else ""
     noun = "a whole number" if whole else "a number"
     low = f", larger than {minimum:g}" if "l" in open_ends else f", {minimum:g} or larger"
     low = "" if math.isinf(minimum) else low
     high = f" and {'below' if 'm' in open_ends else 'at most'} {maximum:g}"
     high = "" if math.isinf(maximum) else high
-    raise ConfigError(f"is {value!r}; it must be {noun}{low}{high}.", argument)
+    raise ConfigError(f"is {value!r}; it must be {noun}{low}{high}.{hint}", argument)
 
 
 def check_flag(argument: str, value: Any) -> None:

@@ -19,6 +19,7 @@ which takes longer than many a grid.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -34,7 +35,7 @@ from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig, check_class_weight, check_flag, check_hops, check_number
 from hoplite.engine.evaluation import side_by_side
 from hoplite.engine.propagation import Propagation, fitted_basis
-from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning
+from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning, nearest_hint
 from hoplite.graph import Graph, Split, ids_hint
 from hoplite.io.convert import KNOWN, converted
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
@@ -99,7 +100,16 @@ class NodeEstimator(BaseEstimator):
             named = name not in PLACES
             arguments.append((name, Any, dataclasses.field(default=defaults[name], kw_only=named)))
         same: Any = dataclasses.make_dataclass(cls.__name__, arguments)
-        cls.__init__ = same.__init__
+        known = [argument[0] for argument in arguments]
+
+        @functools.wraps(same.__init__)
+        def init(self: Any, *values: Any, **settings: Any) -> None:
+            for name in settings.keys() - known:
+                hint = nearest_hint(name, known)
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}.{hint}")
+            same.__init__(self, *values, **settings)
+
+        cls.__init__ = init
 
     if TYPE_CHECKING:
 

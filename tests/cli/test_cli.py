@@ -124,6 +124,7 @@ def test_own_tables_from_training_to_labels(tmp_path):
         (1, ["train", "cora", "--out", "/dev/null/x"], "not a writable folder"),
         (1, ["predict", "nowhere", "cora", "--out", "x.csv"], "not a model folder"),
         (2, ["predict", "nowhere", "cora", "--out", "x.xls"], "ending of --out"),
+        (2, ["predict", "nowhere", "cora", "--out", "x.csv", "--sets", "90"], "mean 0.9?"),
     ],
 )
 def test_wrong_use_gets_one_sentence(tmp_path, code, arguments, sentence):
@@ -132,7 +133,10 @@ def test_wrong_use_gets_one_sentence(tmp_path, code, arguments, sentence):
 
 @pytest.mark.parametrize(
     ("words", "code", "part"),
-    [(["coar"], 1, "Did you mean 'cora'"), (["cora", "--seeds", "abc"], 2, "--seeds")],
+    [
+        (["coar"], 1, "Did you mean 'cora'"),
+        (["cora", "--seeds", "abc"], 2, "'abc'; it must be a whole"),
+    ],
 )
 def test_errors_are_json_too(tmp_path, words, code, part):
     process = hoplite("train", *words, "--json", cwd=tmp_path)

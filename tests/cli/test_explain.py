@@ -73,7 +73,8 @@ def test_a_store_instead_of_the_tables(folder):
     ("code", "arguments", "message"),
     [
         (1, ["lgc", "cora", "--node", "2708"], "pass an index from 0 to 2,707"),
-        (1, ["club-model", "club", "--node", "q3"], "'q3', which is not the id of a node"),
+        (1, ["club-model", "club", "--node", "q3"], "'q3' is not in the graph"),
+        (2, ["club", "club-model", "--node", "p1"], "hoplite explain club-model club"),
         (2, ["lgc", "cora", "--node", "1", "--class", "Thoery"], "Did you mean 'Theory'"),
         (2, ["gcn", "cora", "--node", "1"], "gcn"),
         (2, ["club-model", "club", "--node", "p1", "--alone"], "--alone explains one logit, but"),

@@ -69,12 +69,16 @@ def test_paths_that_hold_no_dataset(tmp_path):
     for name in ("transactions.csv", "customers.parquet", "note.txt"):
         (tmp_path / "shop").mkdir(exist_ok=True)
         (tmp_path / "shop" / name).touch()
-    with pytest.raises(
-        DatasetError, match=r"needs nodes\.csv .*, and has customers\.parquet, transactions\.csv"
-    ):
+    with pytest.raises(DatasetError, match=r"has customers\.parquet.* --nodes FILE --edges FILE"):
         load(tmp_path / "shop")
+    (tmp_path / "shop" / "transactions.csv").write_text("source,target\n")
+    with pytest.raises(DatasetError, match=r"--nodes customers\S* --edges transactions\.csv"):
+        load(tmp_path / "shop")
+    for name in ("shpo", "shpo/nodes.csv"):
+        with pytest.raises(DatasetError, match="Did you mean 'shop'"):
+            load(tmp_path / name)
     (tmp_path / "shop" / "transactions.csv").rename(tmp_path / "shop" / "edges.csv")
-    with pytest.raises(DatasetError, match=r"no nodes\.csv .* add .*: customers\.parquet"):
+    with pytest.raises(DatasetError, match=r"no nodes\.csv .*has customers\.parquet"):
         load(tmp_path / "shop")
     with pytest.raises(DatasetError, match=r"is not a dataset: it needs nodes\.csv"):
         load(tmp_path)

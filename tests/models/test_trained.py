@@ -208,7 +208,7 @@ def _in_place_of(name, make):
         (_cut_config, "config.json is damaged .Input data was truncated"),
         (_edit_text('"basis": "monomial"', '"basis": "chebyshev"'), "checksum does not match"),
         (lambda folder: weights_of(folder).unlink(), "cannot read"),
-        (lambda folder: (folder / "config.json").unlink(), "cannot read"),
+        (lambda folder: (folder / "config.json").unlink(), "not a model folder"),
         (_edit_config(hops=5), "do not fit a lgc model"),
         (_edit_config(operator="pickle"), "operator is 'pickle'"),
         (_edit_config(format=99), "config.json is damaged"),

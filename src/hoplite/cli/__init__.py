@@ -139,6 +139,11 @@ def _report_usage(error: Any) -> int:
         matches = difflib.get_close_matches(error.option_name, names, n=1, cutoff=0.7)
         hint = f" Did you mean {matches[0]}?" if matches else ""
         message = f"No such option: {error.option_name}.{hint}"
+    if hasattr(error.__cause__, "errors"):  # pydantic's, of a value that is not of the type
+        detail = error.__cause__.errors()[0]
+        reason = detail["msg"].partition(",")[0].replace("Input should be", "it must be")
+        reason = reason.replace("valid integer", "whole number").replace("valid number", "number")
+        message = f"{error.param.opts[0]} is {detail['input']!r}; {reason}."
     where = context.command_path if context else "hoplite"
     stop = "" if message.endswith((".", "?", "!")) else "."
     print_error(f"{message}{stop} See `{where} --help`.")

@@ -27,7 +27,7 @@ MEANINGS = {
 }
 
 
-@options.with_settings(only=("hops", "operator", "basis", "alpha", "time"))
+@options.with_settings(only=("hops", "operator", "basis", "time"))
 def bounds(
     dataset: options.Dataset,
     model: str | None = Option(
@@ -45,6 +45,11 @@ def bounds(
         None,
         help="Bound b of the l1 norm of Theta.",
         show_default="1, or from --trained",
+    ),
+    alpha: float | None = Option(
+        None,
+        help="Weight of a node's own features in every hop (s2gc, ppr).",
+        rich_help_panel="Model",
     ),
     lipschitz: float = Option(1.0, help="Lipschitz constant of the activation."),
     draws: int = Option(2000, help="Random draws of the estimate."),
@@ -64,7 +69,7 @@ def bounds(
 
     Example: hoplite bounds cora --model lgc --hops 10
     """
-    reading, settings = options.split_settings(settings | {"model": model})
+    reading, settings = options.split_settings(settings | {"model": model, "alpha": alpha})
     if trained is not None and settings:
         raise ConfigError("cannot be combined with --trained.", min(settings))
     config = model_config(**settings)  # reject wrong settings before any work

@@ -40,7 +40,7 @@ def certify(
 
     hoplite certify club-model club
     """
-    model = options.load_model(model_dir, own_class)
+    model = options.load_model(model_dir, dataset, own_class)
     from hoplite import certify, open_data  # only now, as importing it takes time
 
     graph = open_data(dataset, prepare=model, **reading).in_memory()

@@ -65,7 +65,7 @@ def explain(
     if graph is not None:
         if out is not None:
             options.check_page(out, overwrite=overwrite)
-        graphs.check_graph(options.load_model(model_dir, own_class), graph, nodes)
+        graphs.check_graph(options.load_model(model_dir, dataset, own_class), graph, nodes)
         more = {"class_": class_, "against": against, "alone": alone, "top": top, "out": out}
         graphs.explain(model_dir, dataset, reading, graph, json=json, **more)
         return
@@ -80,7 +80,7 @@ def explain(
     from hoplite.explain.exact import class_index
     from hoplite.explain.rendering import terminal_explanation
 
-    model = options.load_model(model_dir, own_class)
+    model = options.load_model(model_dir, dataset, own_class)
     graphs.check_graph(model, graph, nodes)
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:

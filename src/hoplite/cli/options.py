@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -285,10 +286,16 @@ def _help(field: Field[Any], models: Sequence[str]) -> str:
     return ". ".join(f"{text} ({', '.join(names)})" for text, names in meanings.items()) + "."
 
 
-def load_model(folder: Path, own_class: str | None) -> TrainedModel:
+def load_model(folder: Path, dataset: str, own_class: str | None) -> TrainedModel:
     """The model in ``folder``, after its class was registered."""
     from hoplite import TrainedModel
+    from hoplite.models.saved import CONFIG_FILE
 
+    if Path(dataset, CONFIG_FILE).is_file() and not (folder / CONFIG_FILE).is_file():
+        raise ConfigError(
+            f"{folder} is not a model folder but {dataset} is; write the model first: "
+            f"{shlex.join(['hoplite', *sys.argv[1:2], dataset, str(folder)])}."
+        )
     if own_class is not None:
         find_model(own_class)
     return TrainedModel.load(folder)

@@ -87,7 +87,7 @@ def predict(
     )
     from hoplite.store.opening import open_extended
 
-    model = options.load_model(model_dir, own_class)
+    model = options.load_model(model_dir, dataset, own_class)
     reading, new = {"prepare": model, **options.without_none(reading)}, None
     of_graphs = is_graph_model(model)
     if of_graphs and add is not None:

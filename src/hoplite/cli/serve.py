@@ -45,7 +45,7 @@ def serve(
 
     bound = listen(host, port)  # first, as all else takes longer
     with bound:
-        model = options.load_model(model_dir, own_class)
+        model = options.load_model(model_dir, dataset, own_class)
         if is_graph_model(model):
             model, data = graphs.opened(model_dir, dataset, reading)
         else:

@@ -89,7 +89,9 @@ def train(
     not_for_auto = {"memory": memory, "cluster": cluster, "no_test": not test or None}
     only_for_auto, chooses = {"budget": budget, "trials": trials}, model == AUTO
     for option in options.without_none(not_for_auto if chooses else only_for_auto):
-        raise ConfigError(f"is {'not' if chooses else 'only'} for --model {AUTO}.", option)
+        verb = "cannot be used with" if chooses else "requires"
+        advice = "leave it out" if chooses else f"add that, or leave --{option} out"
+        raise ConfigError(f"{verb} --model {AUTO}; {advice}.", option)
     if model != AUTO and not Path(dataset, "manifest.json").is_file():  # a store has its own
         check_default_options(settings) if model is None else split_options(model, settings)
     from hoplite import open_data, set_num_threads  # only now, as importing it takes time

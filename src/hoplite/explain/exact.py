@@ -392,7 +392,8 @@ def node_index(data: NodeData, node: Any) -> int:
         if str(node) in texts:
             return texts.index(str(node))
         hint = nearest_hint(node, texts[:MAX_COMPARED])
-        raise GraphError(f"node is {node!r}, which is not the id of a node of the graph.{hint}")
+        hint = hint or f" Its ids look like {' and '.join(map(repr, texts[:2]))}."
+        raise GraphError(f"node {node!r} is not in the graph.{hint}")
     text = str(node)
     if isinstance(node, bool) or not text.isdecimal() or int(text) >= data.num_nodes:
         raise GraphError(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from hoplite.io.datasets import (
 )
 from hoplite.io.edge_list import is_edge_list, read_edge_list, read_matrix_market
 from hoplite.io.npz import EDGE_ARRAY, FEATURE_ARRAY, LABEL_ARRAY, read_npz
-from hoplite.io.sources import is_postgres, is_tables, other_tables
+from hoplite.io.sources import is_postgres, is_tables, other_tables, table_options
 from hoplite.io.splits import refuse_split
 from hoplite.io.tables import read_tables
 from hoplite.preparation import TableOptions, refuse_options
@@ -214,10 +215,13 @@ def _load_path(
                     refuse_options(source, {**options, "prepare": None})
                 return form.read(path, **arguments)
         if path.is_dir():
+            if tables := other_tables(path):
+                raise DatasetError(
+                    f"{path} has no nodes.csv and edges.csv (it has {some_of(tables)}); choose the "
+                    f"tables with {table_options(path, tables)} (nodes= and edges= in Python)."
+                )
             needed = listing([form.what for form in FORMATS if form.is_folder], "or")
-            tables = other_tables(path)
-            hint = f", and has {some_of(tables)}" if tables else ""
-            raise DatasetError(f"{path} is not a dataset: it needs {needed}{hint}.")
+            raise DatasetError(f"{path} is not a dataset: it needs {needed}.")
     if path.is_file():
         formats = ", ".join(form.what for form in FORMATS if not form.is_folder)
         raise DatasetError(
@@ -233,5 +237,12 @@ def _load_path(
     raise DatasetError(
         f"dataset {short(source)!r} is unknown and no such path exists; it must be "
         f"{', '.join(NAMES)} or the path of a folder or file."
-        f"{nearest_hint(source, NAMES)}"
+        f"{nearest_hint(source, NAMES) or _neighbour_hint(path)}"
     )
+
+
+def _neighbour_hint(path: Path) -> str:
+    """Say which existing folder or file has nearly the name of the first missing part."""
+    missing = [part for part in (path, *path.parents) if not part.exists()][-1:]
+    names = [other.name for part in missing for other in islice(part.parent.glob("[!.]*"), 1000)]
+    return "".join(nearest_hint(part.name, names) for part in missing)

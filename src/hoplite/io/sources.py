@@ -28,7 +28,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, DatasetError, nearest_hint, require_extra, some_of
+from hoplite.errors import (
+    ConfigError,
+    DatasetError,
+    nearest_hint,
+    plural,
+    require_extra,
+    some_of,
+)
 from hoplite.files import open_regular
 from hoplite.preparation import TableOptions
 
@@ -58,6 +65,7 @@ SHEET_ROWS = 1 << 14  # of a workbook at a time
 FAMILIES = ((str,), (bool, np.bool_), (int, float, np.number), (list, tuple, np.ndarray))
 MIN_MEMORY, THREAD_MEMORY = 64 * 10**6, 125 * 10**6  # bytes for DuckDB, in all and per thread
 _QUERY = re.compile(r"\s*(select|with|from|values)\b", re.IGNORECASE)
+_CELLS = re.compile(r"^Expected Number of Columns: (\d+) Found: (\d+)", re.MULTILINE)
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _POSTGRES = re.compile(r"postgres(ql)?://")
 _SQLITE_TABLES = (
@@ -264,8 +272,24 @@ class Workspace:
                 raise  # see __exit__
             text = getattr(error, "strerror", None) or str(error)
             lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
-            reason = "; ".join(lines[:3] if "CSV Error" in lines[0] else lines[:1])
+            reason = _csv_reason(text) if "CSV Error" in lines[0] else lines[0]
             raise DatasetError(f"{label} cannot be read: {reason[:400].rstrip('.')}.") from error
+
+
+def _csv_reason(text: str) -> str:
+    """What is wrong with which line of a CSV file, from DuckDB's message."""
+    line = text.partition("Line: ")[2].partition("\n")[0]
+    if "unterminated quote" in text:
+        return f"line {line} has a quote that is never closed; add or remove a quote"
+    if counts := _CELLS.search(text):
+        expected, cells = map(int, counts.groups())
+        if cells < expected:
+            return f"line {line} has {plural(cells, 'cell')} instead of {expected}; correct it"
+        return (  # DuckDB counts no further
+            f"line {line} has at least {cells} cells instead of {expected}; correct it, or write a "
+            "cell that contains the separator in quotes"
+        )
+    return "; ".join(text.splitlines()[:3])
 
 
 def literal(text: str) -> str:
@@ -310,6 +334,19 @@ def other_tables(folder: Path) -> list[str]:
     """The names of the tables in ``folder`` that are neither nodes nor edges."""
     files = sorted(path for path in folder.iterdir() if suffix_of(path) and path.is_file())
     return [path.name for path in files if path.name.split(".")[0] not in STEMS]
+
+
+def table_options(folder: Path, tables: Sequence[str]) -> str:
+    """Options that choose the ``tables`` of ``folder``; the edge table has the column target."""
+    edges = [name for name in tables if _first_line_has(folder / name, b"target")]
+    nodes = [name for name in tables if name not in edges]
+    clear = len(edges) == len(nodes) == 1
+    return f"--nodes {nodes[0]} --edges {edges[0]}" if clear else "--nodes FILE --edges FILE"
+
+
+def _first_line_has(path: Path, word: bytes) -> bool:
+    with open_regular(path) as file:
+        return word in file.readline(1000)
 
 
 def is_duckdb(path: Path) -> bool:
@@ -429,13 +466,12 @@ def find_table(folder: Path, stem: str) -> Path:
     """The file of ``folder`` that is its table ``stem``; DatasetError unless there is one."""
     files = table_files(folder, stem)
     if not files:
-        others = other_tables(folder)
-        rename = (
-            f", or choose another file (--{stem}, {stem}= in Python): {some_of(others)}"
-            if others
-            else ""
+        others = some_of(other_tables(folder)) or "no other table"
+        columns = "source and target" if stem == "edges" else "id and label"
+        raise DatasetError(
+            f"{folder} has no {stem}.csv or {stem}.parquet (it has {others}); add one with the "
+            f"columns {columns}, or choose another file with --{stem} FILE ({stem}= in Python)."
         )
-        raise DatasetError(f"{folder} has no {stem}.csv or {stem}.parquet; add one{rename}.")
     if len(files) > 1:
         raise DatasetError(
             f"{folder} has both {files[0].name} and {files[1].name}; remove one, or choose one "
@@ -622,8 +658,13 @@ def excel_table(work: Workspace, path: Path, sheet: str | None) -> Table:
             cells = ([_sheet_text(row[i]) for row in piece] for i in range(len(header)))
             work.insert(name, {f"c{i}": np.array(one, object) for i, one in enumerate(cells)})
         return work.table(label, name, header, spelled=True)
-    except (CalamineError, OSError) as error:
-        raise DatasetError(f"{path} cannot be read as a workbook: {error}.") from error
+    except CalamineError as error:
+        raise DatasetError(
+            f"{path} is not a valid Excel workbook: it is damaged, has a password, or is another "
+            "type of file; save it again as .xlsx or .csv."
+        ) from error
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def _sheet_text(cell: Any) -> str | None:

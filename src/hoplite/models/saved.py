@@ -187,8 +187,6 @@ def read_folder(
     if there are none.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise ModelFileError(f"{folder} is not a model folder; train one with `hoplite train`.")
     with _held(folder):
         model = _read_config(folder / CONFIG_FILE)
         return model, _read_weights(folder / model.weights_file, model, shapes)
@@ -246,6 +244,10 @@ def _read_config(path: Path) -> ModelFile:
             )
         _ = model.config
         return model
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelFileError(
+            f"{path.parent} is not a model folder; pass one written by `hoplite train --out`."
+        ) from None
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
     except ValueError as error:
