@@ -8,7 +8,13 @@ from scipy.special import expit, softmax
 
 from hoplite import ConfigError, Graph, Split, train
 from hoplite.explain import explain, flips
-from hoplite.explain.rendering import explanation_page, headline, terminal_explanation, title
+from hoplite.explain.rendering import (
+    explanation_page,
+    headline,
+    link_sentence,
+    terminal_explanation,
+    title,
+)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +86,7 @@ def test_shown_logits_and_temperature_give_the_shown_probability(plain):
     assert temperature == model.task.temperature != 1
     wanted = softmax(np.array([output.logit for output in summary.classes.top]) / temperature)
     np.testing.assert_allclose([one.probability for one in summary.classes.top], wanted, rtol=1e-5)
-    sentences = [part for part in terminal_explanation(summary) if isinstance(part, str)]
-    assert any(f"the temperature {temperature:.4g}" in text for text in sentences)
+    assert f"the temperature {temperature:.4g}" in link_sentence(summary)
     few = explain(model, graph, graph.node_ids[4]).summary(1).classes
     assert (len(few.top), few.others) == (2, 1)  # the explained class and the runner-up
     assert few.rest == pytest.approx(wanted[2], rel=1e-5)

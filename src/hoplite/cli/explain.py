@@ -106,8 +106,10 @@ def explain(
                 console.print_line(part)
             else:
                 console.print_table(part.title, part.columns, part.rows)
-        if page is not None:
-            console.print_line(f"Page: {page}")
+        more = (
+            "Use --out FILE.html or --json for the classes, labels of neighbours and other details"
+        )
+        console.print_line(more if page is None else f"Page: {page}")
 
 
 def _page(out: Path, place: int, pages: int) -> Path:

@@ -335,14 +335,10 @@ def terminal_explanation(values: Summary) -> list[Table | str]:
     """What the terminal shows, in order: tables with their titles, and sentences."""
     parts: list[Table | str] = [
         headline(values),
-        class_table(values),
-        link_sentence(values),
         margin_table(values, "hops"),
         exactness(values),
-        label_table(values),
         margin_table(values, "nodes"),
         margin_table(values, "features"),
-        pair_table(values),
     ]
     if values.flips:
         parts += [flip_table(values), flip_sentence(values)]
