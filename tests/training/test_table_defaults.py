@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 from pyarrow import csv
 
 import hoplite
 from hoplite import TrainedModel
-from hoplite.explain import explain
+from hoplite.explain import Explainer, explain
 from hoplite.store import StoreError, propagate, update_store
+from hoplite.structural import with_log_degree
 
 ACCOUNTS = 1500
 
@@ -131,3 +133,22 @@ def test_nodes_that_arrive_have_the_column(folder, result):
     assert grown.feature_names == result.model.feature_names
     assert grown.features[-1, -1] == pytest.approx(np.log(3))
     np.testing.assert_allclose(result.model.logits(grown), result.model.logits(plain))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_log_degrees_are_explained_without_their_mean(sparse):
+    graph = hoplite.io.from_frames(*tables(n=300))
+    data = with_log_degree(graph.with_features(sp.csr_array(graph.features)) if sparse else graph)
+    explainer = Explainer(hoplite.train(data, "blocks", hops=2).model, data)
+    exact, column = explainer.exact, np.log1p(np.diff(graph.adjacency.indptr))
+    alone = int(column.argmin())
+    assert column[alone] == 0
+    for node in (alone, int(column.argmax()), 7):
+        why = explainer.explain_at(node)
+        parts = why.by_hop, why.by_node, why.by_feature, why.node_feature, why.hop_feature
+        for part in parts:
+            total = why.constant + why.threshold_part + part.sum()
+            assert total == pytest.approx(why.margin, abs=1e-5)
+        weights = exact.maps[:, -1, why.target] - exact.maps[:, -1, why.rival]
+        expected = weights @ why.reach @ (column - column.mean())
+        assert why.by_feature[-1] == pytest.approx(expected, abs=1e-6)

@@ -39,6 +39,7 @@ from hoplite.models.base import names_of
 from hoplite.models.neighbours import neighbour_weights
 from hoplite.models.trained import TrainedModel
 from hoplite.store import open_data
+from hoplite.structural import log_degrees_of
 from hoplite.tasks.base import Task
 
 MAX_COMPARED = 10_000  # ids that a wrong one is compared with
@@ -286,6 +287,30 @@ class ExactModel:
     def bias(self) -> np.ndarray:
         """b, (m,); 0 for a model without one."""
         return self.weights.get("bias", np.zeros(self.trained.num_classes))
+
+    @cached_property
+    def centres(self) -> np.ndarray:
+        """mu: the mean over all nodes of log degrees, 0 for other features: (d,).
+
+        Columns of tables have the mean 0 by their preparation.
+        """
+        found, n = np.zeros(self.trained.num_features), self.data.num_nodes
+        if count := len(log_degrees_of(self.trained)):
+            for _, rows in self.rows.features(np.arange(n)):
+                found[-count:] += rows[:, -count:].sum(axis=0) / n
+        return found
+
+    def centred_rows(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
+        """X - mu of sorted ``nodes``, some at a time, as :meth:`Rows.features` has X."""
+        centres = self.centres[None]
+        for part, rows in self.rows.features(nodes, copies):
+            if not centres.any():
+                yield part, rows
+            elif sp.issparse(rows):
+                ones = sp.csr_array(np.ones((len(part), 1)))
+                yield part, rows - ones @ sp.csr_array(centres)
+            else:
+                yield part, rows - centres
 
     def labels_near(self, node: int) -> tuple[np.ndarray, list[Any], np.ndarray]:
         """The labelled neighbours t of ``node``, their targets, and W_vt (Y Lambda)_t: (t, m).

@@ -2,7 +2,10 @@
 
     logit(v, c) = constant + sum_{i, u, f}  R[i, u] X[u, f] W[i, f]
 
-or the lead of a class over another, of which the same holds:
+X is centred: of log degrees it is what they differ from their mean mu over all nodes; the constant
+has the part of mu, sum_{i, u} R[i, u] (W mu)[i]. All other columns are as they are, with mu = 0.
+
+The same holds for the lead of a class over another:
 
     lead(v) = logit(v, c) - logit(v, other) + threshold part
             = constant + threshold part + sum_{i, u, f}  R[i, u] X[u, f] W[i, f]
@@ -14,8 +17,8 @@ temperature, so that the class is predicted where its lead is above 0.
 A model that reads labels of neighbours adds a term for each labelled neighbour to both, see
 :mod:`hoplite.models.neighbours`.
 
-R[i] is row v of p_i(S), W[i, f] the coefficient of hop i times Theta_i[f, c]. The constant is the
-bias, and for a standardised model what the mean takes off; its other terms are divided by the
+R[i] is row v of p_i(S), W[i, f] the coefficient of hop i times Theta_i[f, c]. The constant has the
+bias, too, and for a standardised model what the mean takes off; its other terms are divided by the
 deviation.
 """
 
@@ -187,8 +190,9 @@ class Explanation(Described):
         by_hop.sum() = by_node.sum() = by_feature.sum() = sum_{i, u, f} R[i, u] X[u, f] W[i, f]
 
     All in float64, and each of these sums one number; ``logits[rival]`` is 0 if there is none.
-    The residual is what the model's own forward pass rounded away. ``threshold_part`` is 0 without
-    a chosen threshold t of some class; else -T log(t / (1 - t)) where that is ``class_``, and
+    Log degrees in X are without their mean over all nodes, which is in the constant. The residual
+    is what the model's own forward pass rounded away. ``threshold_part`` is 0 without a chosen
+    threshold t of some class; else -T log(t / (1 - t)) where that is ``class_``, and
     +T log(t / (1 - t)) where it is ``against``, with the temperature T.
 
     Parameters
@@ -256,8 +260,14 @@ class Explanation(Described):
 
     @property
     def constant(self) -> float:
-        """What is the same for every node: the bias, and the mean of a standardised model."""
-        return self._factors[2]
+        """The bias, the mean of a standardised model, and what the mean log degree gives.
+
+        It is the same for every node, unless log degrees are features and the weights of a node's
+        neighbours have another sum, as those of a node without neighbours.
+        """
+        coefficients, theta, constant = self._factors
+        by_mean = self.reach.sum(axis=1) @ coefficients @ (theta.T @ self.exact.centres)
+        return constant + float(by_mean)
 
     @property
     def hops(self) -> list[tuple[int, str | None]]:
@@ -330,7 +340,7 @@ class Explanation(Described):
 
     @cached_property
     def node_feature(self) -> sp.csr_array:
-        """X[u, f] sum_i R[i, u] W[i, f]: (n, d), zero where X is."""
+        """X[u, f] sum_i R[i, u] W[i, f]: (n, d), zero where X is, less the mean of log degrees."""
         blocks = [*self._pair_blocks()]
         shape = len(self.by_node), len(self._factors[1])
         if not blocks:
@@ -468,7 +478,7 @@ class Explanation(Described):
 
     @cached_property
     def _factors(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """W (k + 1, d) as a product C Theta^T, C (k + 1, t) and Theta (d, t); and the constant.
+        """W (k + 1, d) as a product C Theta^T, C (k + 1, t) and Theta (d, t); and bias and mean.
 
         t = 1 with one Theta for all hops, and k + 1 with a Theta for each.
         """
@@ -493,8 +503,8 @@ class Explanation(Described):
         return signal
 
     def _rows(self) -> Iterator[tuple[Any, Any]]:
-        """Rows of X of the nodes within reach, with these nodes."""
-        yield from self.exact.rows.features(np.flatnonzero(self.reach.any(axis=0)))
+        """Centred rows of X of the nodes within reach, with these nodes."""
+        yield from self.exact.centred_rows(np.flatnonzero(self.reach.any(axis=0)))
 
     @cached_property
     def _weights(self) -> np.ndarray:
@@ -505,7 +515,7 @@ class Explanation(Described):
         """Nodes, their features and the contributions of these, a block of rows at a time."""
         weights, theta = self._weights, self._factors[1]
         nodes = np.flatnonzero(weights.any(axis=1))
-        for part, rows in self.exact.rows.features(nodes, copies=theta.shape[1]):
+        for part, rows in self.exact.centred_rows(nodes, copies=theta.shape[1]):
             block = sp.csr_array(rows).tocoo()
             row, column = part[block.coords[0]], block.coords[1]
             shares = np.einsum("et,et->e", weights[row], theta[column])
