@@ -93,10 +93,3 @@ def test_every_kind_of_index_is_checked_at_both_ends(kind):
     for pointers in ([1, 1, 3], [0, 1, 2], [0, 4, 3], [0, 3], [0, 1, 1, 3], []):
         with pytest.raises(ValueError, match="indptr"):
             check_csr(np.array(pointers, kind), np.array([0, 4, 2], kind), values, (2, 5))
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_complex_values_are_told_as_such(form):
-    matrix = sp.csr_array(np.eye(4) * 1j).asformat(form)
-    with pytest.raises(GraphError, match="features has type complex128; complex values are not"):
-        as_csr(matrix, "features")

@@ -32,8 +32,6 @@ def test_a_graph_tells_its_sizes(graph):
     for shown in (graph._repr_html_(), printed(graph)):
         assert f"{graph.num_nodes:,}, {alone} without an edge" in shown
         assert f"{graph.num_edges:,}, weights" in shown
-        assert "train 60, val 30, test 35" in shown
-        assert "sparse" in shown
     assert "<script>" not in graph._repr_html_()
     html = rows(graph._repr_html_())
     for c, name in enumerate(("&lt;b&gt;bold&lt;/b&gt;", "&lt;img src=x onerror=")):
@@ -44,8 +42,6 @@ def test_a_graph_tells_its_sizes(graph):
         assert f">{count}</td>" in line
         assert f">{own}</td>" in line
     assert "\u202e" not in html
-    assert "background" not in html
-    assert "color" not in html
     assert repr(graph) == f"Graph(nodes=140, edges={graph.num_edges}, features=6, classes=4)"
 
 

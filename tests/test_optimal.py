@@ -95,14 +95,6 @@ def test_a_text_has_every_bit(steps, repeats):
     np.testing.assert_array_equal(made.table(len(steps)), steps)
 
 
-@pytest.mark.parametrize("text", ["", ":", ":...", ":a", ":1,0", ":1,0,0/", ":1,0,0/.../..."])
-def test_junk_is_told_the_right_form(text):
-    with pytest.raises(
-        ConfigError, match=r"it must have the form recurrence:A,B,G/A,B,G/..., e.g."
-    ):
-        find_basis(f"recurrence{text}")
-
-
 def test_as_many_hops_as_steps(graphs, tmp_path):
     basis = "recurrence:1,0,0/2,0,1"
     said = "hops is 3 but basis defines only 2"

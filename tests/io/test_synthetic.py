@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -89,16 +87,9 @@ def test_the_bits_are_those_of_the_day_it_was_written():
     np.testing.assert_allclose(graph.features[0], PINNED[2], rtol=1e-5)
 
 
-def test_reddit_like_by_name(monkeypatch):
-    calls = []
-
-    def record(scale, *, seed):
-        calls.append((scale, seed))
-        return reddit_like(scale, seed=seed)
-
-    monkeypatch.setattr(sys.modules["hoplite.io.datasets"], "reddit_like", record)
+def test_reddit_like_by_name():
     graph = load("Reddit-Like:0.005", seed=1)
-    assert calls == [(0.005, 1)]
+    same(graph, reddit_like(0.005, seed=1))
     assert graph.name == "reddit-like:0.005"
     sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
     assert sizes == (1165, 286_540, 602, 41)

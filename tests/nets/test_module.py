@@ -255,10 +255,6 @@ def test_modules_that_fail_are_told_in_a_sentence(graphs):
         def forward(self, x, edge_index):
             return x
 
-    class Pair(Plain):
-        def forward(self, x, edge_index):
-            return x, x
-
     class Fails(Plain):
         def forward(self, x, edge_index):
             raise RuntimeError("no edges\nat all")
@@ -267,11 +263,6 @@ def test_modules_that_fail_are_told_in_a_sentence(graphs):
         def __init__(self, in_channels, out_channels):
             nn.Module.__init__(self)
             self.map = nn.LazyLinear(out_channels)
-
-    class Structured(Plain):
-        def __init__(self, in_channels, out_channels, dropout=0.5):
-            super().__init__(in_channels, out_channels)
-            self.more = nn.Linear(2, 2) if dropout else None
 
     class Large(Plain):
         def __init__(self, in_channels, out_channels):
@@ -290,10 +281,8 @@ def test_modules_that_fail_are_told_in_a_sentence(graphs):
     graph = graphs(n=30, d=5)
     for kind, sentence in (
         (Wide, r"Wide returned \(30, 5\) for 30 nodes and 3 outputs; its forward must return"),
-        (Pair, "Pair returned tuple for 30 nodes"),
         (Fails, r"forward of Fails failed on x of shape .*: \w+: no edges\.$"),
         (Lazy, "Lazy cannot be built"),
-        (Structured, "the forward of Structured failed on x of shape"),
         (Large, "the buffer 'places' of Large contains integers beyond"),
         (Frozen, "no trainable parameters"),
         (Detached, "outputs of Detached have no gradient"),
