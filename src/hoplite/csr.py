@@ -334,7 +334,7 @@ def row_ranges(
 
 
 class PatchedRows:
-    """The rows of ``base``, of which those of ``nodes`` (sorted) are the rows of ``patch`` instead.
+    """The rows of ``base``, with those of ``nodes`` (sorted) replaced by the rows of ``patch``.
 
     ``patch`` has as many columns as there are rows now; if these are more than ``base`` has, all
     that are new are in ``nodes``.

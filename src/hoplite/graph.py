@@ -375,7 +375,7 @@ class Graph(Described):
         return {relation.name: relation.loop_weight for relation in self.relations}
 
     def with_relations(self, weights: dict[str, float]) -> Graph:
-        """The same graph with just these relations, of which some may have no edges yet."""
+        """The same graph with just these relations; some may have no edges yet."""
         made = object.__new__(Graph)
         made.__dict__.update(
             self.__dict__, relations=relations_like(self.relations, weights, self.num_nodes)
@@ -673,7 +673,7 @@ class NodeData(Protocol):
 
 
 class GraphData(NodeData, Protocol):
-    """Node data with edges, of which hop features can be computed."""
+    """Node data with edges, from which hop features can be computed."""
 
     @property
     def adjacency_rows(self) -> CsrRows: ...

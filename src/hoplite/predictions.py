@@ -57,8 +57,8 @@ def predictions(
     """A table with a row for every node, in their order, some rows at a time.
 
     - ``id``: the data's node ids, or 0 .. n-1.
-    - What the task tells: ``predicted`` and, of classes, its ``probability``.
-    - Of several classes, of which a node has one: the ``runner_up``, the most probable other class,
+    - The task's columns: ``predicted`` and, for classes, its ``probability``.
+    - For one of several classes per node: the ``runner_up``, the most probable other class,
       and the ``margin``, how much less probable it is. Below 0 a chosen threshold decided.
     - ``neighbours``: how many nodes the node is joined with, where the edges are known.
     - With a ``coverage``, such as 0.9: the prediction ``set``, as ``a|b``, and its ``set_size``; of

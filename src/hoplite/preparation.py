@@ -268,7 +268,7 @@ class PreparedColumn(msgspec.Struct, frozen=True, tag_field="kind", omit_default
         return feature
 
     def shown(self, value: float) -> float | str | None:
-        """A number of a cell as people write it: a date, true or false; None if it is no date."""
+        """The number as the cell shows it: a date, true or false; None if it is not a date."""
         return value
 
 
@@ -603,7 +603,7 @@ AS_THEY_ARE = Preparation(TableOptions(scale="none", gaps=REFUSE, categories=Non
 
 
 def changes(preparation: Preparation | None) -> dict[str, tuple[Any, ...]]:
-    """How the cells of which columns are changed; features of the same names agree if these do."""
+    """How each column is transformed; features of equal names agree if these do."""
     columns = () if preparation is None else preparation.fitted
     return {column.name: column.changed for column in columns if column.changed is not None}
 

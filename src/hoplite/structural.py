@@ -38,7 +38,7 @@ DENSE_NODES = 512  # below that, or for more than a half of all vectors, LAPACK 
 
 
 def with_structural(graph: Graph, count: int | None = None, *, link: bool = False) -> Graph:
-    """``graph`` with ``count`` structural features beside its own, and before them its ``link``.
+    """``graph`` with its ``link`` and ``count`` structural features after its own features.
 
     If None, a graph without features gets 32, and a warning; any other stays as it is. What links
     are is above.
@@ -121,8 +121,8 @@ def _with_columns(graph: Graph, columns: np.ndarray, names: tuple[str, ...]) -> 
     if not graph.num_features:
         return graph.with_features(columns, names, preparation=graph.preparation)
     own = graph.feature_names or tuple(f"x{j}" for j in range(graph.num_features))
-    beside = sp.hstack if sp.issparse(graph.features) else np.hstack
-    both = beside([graph.features, columns])
+    hstack = sp.hstack if sp.issparse(graph.features) else np.hstack
+    both = hstack([graph.features, columns])
     return graph.with_features(both, (*own, *names), preparation=graph.preparation)
 
 
@@ -198,7 +198,7 @@ def structural_features(graph: Graph, count: int = USUAL) -> np.ndarray:
 
 
 def with_link(graph: Graph) -> Graph:
-    """``graph`` with the links of every node beside its features.
+    """``graph`` with the links of every node after its features.
 
     They are called ``link to ID``, of directed edges also ``link from ID``, and of types
     ``link to ID (TYPE)``, with the index of a node for its id if it has none.

@@ -321,7 +321,7 @@ class KeptRows(Order):
 
 
 class KeptHops(Order):
-    """Regression on kept hop features P_i: (hops, rows, d), of which the filter may read fewer."""
+    """Regression on kept hop features P_i: (hops, rows, d); the filter may use fewer."""
 
     def __init__(self, hops: np.ndarray) -> None:
         self._hops = hops

@@ -118,7 +118,7 @@ def spmm(
     any basis. ``out`` may be W or Z, but never X or U. Arrays must be of S's dtype and contiguous
     (X is made so if it is not).
 
-    Each column's bits do not depend on the columns beside it or on the number of threads (with
+    Each column's bits do not depend on the other columns or on the number of threads (with
     the C++ core).
     """
     X = np.ascontiguousarray(X)

@@ -210,7 +210,7 @@ class StoredRows(Rows):
         return self._memory - RESERVE - used_memory()
 
     def _require(self, needed: int, what: str, error: type[StoreError] = StoreError) -> None:
-        """StoreError unless so many bytes fit beside what the process holds already."""
+        """Raise StoreError unless ``needed`` bytes fit in addition to the memory in use."""
         if self._memory is None:
             return
         release_memory()

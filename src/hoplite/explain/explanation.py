@@ -2,8 +2,8 @@
 
     logit(v, c) = constant + sum_{i, u, f}  R[i, u] X[u, f] W[i, f]
 
-X is centred: of log degrees it is what they differ from their mean mu over all nodes; the constant
-has the part of mu, sum_{i, u} R[i, u] (W mu)[i]. All other columns are as they are, with mu = 0.
+X is centred: log degrees are differences from their mean mu over all nodes, and the constant
+includes the part of mu, sum_{i, u} R[i, u] (W mu)[i]. All other columns are unchanged, with mu = 0.
 
 The same holds for the lead of a class over another:
 

@@ -155,8 +155,8 @@ class GraphExplanation(Described):
     def svg(self) -> str:
         """A picture of the graph: blue nodes support the class, orange ones oppose it.
 
-        The area of a node is its part. Of large graphs the 300 nodes that add most are drawn. Where
-        the logit is no sum over nodes, all are grey.
+        The area of a node is its contribution. For large graphs, only the 300 nodes with the
+        largest contributions are drawn. If the logit is not a sum over nodes, all are grey.
         """
         amounts = np.zeros(self.graph.num_nodes) if self.by_node is None else self.by_node
         kept = np.sort(np.argsort(-np.abs(amounts), kind="stable")[:MAX_DRAWN])

@@ -47,7 +47,7 @@ class GraphFiles:
 
 
 class RowFile:
-    """A ``.npy`` file, of which ranges of rows are read; nothing of it stays in memory."""
+    """A ``.npy`` file that is read in ranges of rows; nothing of it stays in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -65,7 +65,7 @@ class RowFile:
 
 @dataclass(frozen=True)
 class ArcFiles:
-    """The arcs of a block-diagonal matrix, of which ranges of rows are read as of a CSR matrix."""
+    """The arcs of a block-diagonal matrix, read in ranges of rows like a CSR matrix."""
 
     indptr: RowFile
     indices: RowFile

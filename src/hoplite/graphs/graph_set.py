@@ -5,7 +5,7 @@ G graphs have n nodes in all. The nodes of graph g are ``offsets[g]`` .. ``offse
     S = diag(S_1, .., S_G)   n x n        X = [X_1; ..; X_G]   n x d
 
 and an operator on S is the operator of every graph. The arrays may be files
-(:mod:`hoplite.graphs.files`), of which :meth:`GraphSet.blocks` reads a range at a time.
+(:mod:`hoplite.graphs.files`), which :meth:`GraphSet.blocks` reads a range at a time.
 """
 
 from __future__ import annotations

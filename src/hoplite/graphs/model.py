@@ -41,7 +41,7 @@ class PoolingFile(msgspec.Struct, frozen=True):
 class PooledGraphs(Graph):
     """The rows Phi of a set's graphs as nodes without edges, for the trainings of nodes.
 
-    Where folds validate, the family is fitted anew to the training graphs of each.
+    In cross-validation, the family is fitted again to the training graphs of each fold.
     """
 
     graphs: GraphSet

@@ -110,7 +110,7 @@ def graph_with_nodes(
 
 
 def _refuse_header(work: Workspace, edges: Table, options: TableOptions) -> None:
-    """A first line such as ``from,to`` is no edge where all others are of numbers."""
+    """Raise DatasetError for a first line such as ``from,to`` if all other ids are numbers."""
     ends = [id_sql(edges, end) for end in options.ends]
     whole = " AND ".join(f"regexp_full_match({end}, '{INTEGER_TEXT.pattern}')" for end in ends)
     words, first, second, rows = work.one(

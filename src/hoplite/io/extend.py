@@ -75,7 +75,7 @@ class NewNodes:
         return np.unique(np.concatenate([self.sources, self.targets]))
 
     def node_ids(self, old: Sequence[Any] | None) -> Sequence[Any] | None:
-        """The ids of all nodes: numbers if all of them are, and text beside text."""
+        """The ids of all nodes: numbers if all of them are numbers, otherwise text."""
         if not self.count:
             return old
         ids = range(self.before) if old is None else old
@@ -181,11 +181,11 @@ def extend_tables(
 
 
 class NewTables:
-    """The tables in which nodes and edges come that are to be added to ``data``.
+    """The tables of the nodes and edges to add to ``data``.
 
-    ``new`` is a folder with a node table, an edge table or both, or such a pair of frames, of which
-    one may be None. ``options`` are those that may differ from the preparation of the data: the
-    names of special columns, such as ``label`` and ``source``, and ``unknown_nodes``.
+    ``new`` is a folder with a node table, an edge table or both, or a pair of frames (nodes,
+    edges), one of which may be None. ``options`` are those that may differ from the preparation of
+    the data: the names of special columns, such as ``label`` and ``source``, and ``unknown_nodes``.
     """
 
     def __init__(self, new: Any, data: NodeData, **options: Any) -> None:

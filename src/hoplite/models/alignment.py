@@ -127,10 +127,10 @@ def check_classes(
 
 
 def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
-    """ModelFileError if columns of the data became features otherwise than those of the training.
+    """Raise ModelFileError if the data's columns were prepared differently from the training's.
 
-    Text is no matter here unless it has others: its features have names of their own. Of features
-    without names, or that no table made, nothing is known; they are the user's.
+    Categories are compared only if rare ones were merged: otherwise the names of their features
+    suffice. Features without names, or not from a table, cannot be checked.
     """
     known = [part.transformer for part in (preparation, data.preparation) if part is not None]
     if len(set(known)) > 1:
@@ -189,9 +189,9 @@ def check_neighbours(config: ModelConfig) -> None:
 
 
 def check_relations(names: Sequence[str], known: Mapping[str, float]) -> None:
-    """ModelFileError unless a model that ``known`` relations are of can read those of a graph.
+    """Raise ModelFileError unless a model with the ``known`` relations can read a graph's.
 
-    Some of them may be missing: of these there is no edge.
+    Some of the model's relations may be missing in the graph: they have no edges.
     """
     if bool(names) != bool(known):
         given, trained = ("with", "without") if names else ("without", "with")

@@ -44,7 +44,7 @@ USED = {"monitor", "threshold", "calibrate", "correct_smooth", "refit", "folds",
 OPERATOR = "adjacency"
 STEPS = 50
 MAX_SCALE = 1000.0
-# The grid, of which validation nodes choose; None is autoscale
+# The grid from which validation nodes choose; None is autoscale
 ALPHAS = (0.5, 0.8, 0.95)
 SCALES = (None, 1.0)
 

@@ -34,7 +34,7 @@ WORDS = {"train": "training", "val": "validation"}
 
 
 def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
-    """p(lambda) over the spectrum, and the coefficients c_0 .. c_k beside it.
+    """p(lambda) over the spectrum, and the coefficients c_0 .. c_k next to it.
 
     With a ``graph`` the density of its operator's eigenvalues is below the curves.
     """
@@ -135,7 +135,7 @@ def confusion_figure(one: Judged) -> Figure:
 
 
 def reliability_figure(one: Judged) -> Figure:
-    """Probabilities beside the share of right predictions; of several labels, of each alone."""
+    """Probabilities against the share of correct predictions; one curve per label if several."""
     if one.task.exclusive:
         found = one.figures
         names = "probability of the predicted class", "share of correct predictions"
@@ -156,7 +156,7 @@ def reliability_figure(one: Judged) -> Figure:
 
 
 def predicted_figure(one: Judged) -> Figure:
-    """Predicted numbers beside the true ones."""
+    """Predicted numbers against the true ones."""
     figures, values = one.figures, one.task.predict(one.logits).tolist()
     drawn = drawings.predicted(one.labels.tolist(), values)
     how = f"R² {figures['r2']:z.3f}, mean error {figures['mae']:.4g}"

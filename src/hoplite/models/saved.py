@@ -42,7 +42,7 @@ from hoplite.models.settings import ModelConfig, is_known
 from hoplite.preparation import Preparation
 
 CONFIG_FILE = "config.json"
-CHOICE = "auto"  # the folder in which a choice among models is kept, beside the chosen one
+CHOICE = "auto"  # the folder that records how the model was chosen, next to the model
 PARTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors|result-[0-9a-f]{16}\.json")
 TEMPORARY = re.compile(r"\..*\.tmp")  # see atomic_write
 WAIT_SECONDS = 60.0  # for another process that saves; it takes far less
@@ -255,7 +255,7 @@ def _read_config(path: Path) -> ModelFile:
 
 
 def _remedy(source: str) -> str:
-    """How the model that :meth:`Model.source` tells of is made known."""
+    """How to register the model of this :meth:`Model.source`."""
     if ":" not in source:
         return f"import {source} first"
     return f"pass its class to hoplite.register_model first, or use --model {source}"
@@ -264,7 +264,7 @@ def _remedy(source: str) -> str:
 def _read_weights(
     path: Path, model: ModelFile, shapes: Callable[[ModelFile, Shapes], Shapes | None]
 ) -> Weights:
-    """The weights, of which nothing is held in memory before their sizes are known to fit."""
+    """The weights; nothing is read into memory before their sizes are checked."""
     try:
         with files.open_regular(path) as file:  # not a pipe or a device
             digest = hashlib.file_digest(file, "sha256").hexdigest()

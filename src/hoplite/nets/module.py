@@ -92,7 +92,7 @@ class ModuleModel(Network):
         return frozenset(self._state) | {name for name, one in params if not one.requires_grad}
 
     def forward(self, weights: Tensors, view: GraphView, dropout: Dropout | None) -> Tensor:
-        """The module's outputs on all nodes, of which the view's are picked: (rows, m).
+        """The module's outputs in the rows of the view, computed on all nodes: (rows, m).
 
         A training step is one with a ``dropout``: the module is in training mode, and what it draws
         follows from (seed, step) alone. Buffers that it changes then are changed in ``weights``.
@@ -246,7 +246,7 @@ def _arguments(module: type[torch.nn.Module]) -> dict[str, Parameter]:
 
 
 def _setting(name: str, argument: Parameter) -> Any:
-    """The setting that an argument is; None if its default is no number, flag or text."""
+    """The setting that an argument is; None if its default is not a number, flag or text."""
     default: Any = argument.default
     if default is Parameter.empty:
         default = DEFAULTS.get(name)

@@ -300,7 +300,7 @@ class Convolution(Layer):
 
 
 class Attention(Layer):
-    """Attention: edges whose weights are computed anew each time; ``part`` numbers them.
+    """Attention: edges whose weights are computed at each step; ``part`` numbers them.
 
         out[t, h, :] = sum over edges e into t  w[e, h] z[source(e), h, :]
 
@@ -508,7 +508,7 @@ class _TorchThreads:
         Little ``work``, in multiply-adds, is not worth a second thread, whoever else trains, so a
         small run gives the same bits alone or among others; and threads that wait for each other
         after every short operation cost most where other programs run. More work takes the
-        engine's threads, of which runs at the same time have a share each.
+        engine's threads; runs at the same time share them.
         """
         threads = 1 if work < SHARED_WORK else get_num_threads()
         with self._lock:

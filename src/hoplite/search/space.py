@@ -75,7 +75,7 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return math.floor(value) if self.integer else value
 
 
-Dimension = tuple[Any, ...] | Distribution  # values of which each is as likely, or a distribution
+Dimension = tuple[Any, ...] | Distribution  # equally likely values, or a distribution
 # A table of a file, checked: options to dimensions, "cut" and "screen", and tables of its own
 Section = dict[str, Any]
 Dataset = str | Path

@@ -7,7 +7,7 @@ one. So other workers get no tasks, also those that join later, and a worker has
 
 ``local:N`` is N worker processes on this machine, for as long as they are needed. Other users of
 the machine can reach a port of it, too, and whoever reaches a scheduler can run code: so everyone
-needs a key that is made anew each time and stays in memory.
+needs a key, which is new each time and stays in memory.
 """
 
 from __future__ import annotations

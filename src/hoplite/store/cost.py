@@ -127,7 +127,7 @@ def panel_width(sizes: Sizes, room: int, workers: int = 1) -> int:
 
 
 def part_entries(sizes: Sizes, width: int, room: int) -> int:
-    """Entries of S that fit beside two panels of ``width`` columns; all of them if possible."""
+    """Entries of S that fit in memory with two panels of ``width`` columns; all if possible."""
     left = room - RESERVE - sizes.panel_bytes * width
     if sizes.entries < MAX_INT32 and sizes.part_bytes(sizes.entries) <= left:
         return sizes.entries

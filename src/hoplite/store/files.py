@@ -1,7 +1,7 @@
 """The files of a hop store: what it contains, of which graph, and how it is cut into blocks.
 
     STORE/manifest.json     replaced in one step: it decides which version of the data is valid
-    STORE/v0/...            the data; an update builds the next version beside it
+    STORE/v0/...            the data; an update builds the next version next to it
     STORE/graph/...         tables that were imported
     STORE/.lock             whoever writes to the store holds it
 
@@ -19,7 +19,7 @@ versions. The data are
     hops/h{hop}/c{panel:04d}.json           written after all blocks of the panel: their CRC-32,
                                             and for half precision their error
 
-A and S have the same places except for the diagonal, of which S has all or none: A is read from
+A and S have the same pattern except for the diagonal, which is full or empty in S: A is read from
 both. Hop 0 is X and always float32. A panel with its record is finished.
 """
 

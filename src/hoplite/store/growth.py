@@ -210,10 +210,10 @@ class _Update:
             yield ball
 
     def _local(self, balls: list[np.ndarray], width: int, room: int) -> sp.csr_array | None:
-        """The rows of B_k and the columns of B_{k+1} of S; None if all is computed anew.
+        """The rows of B_k and the columns of B_{k+1} of S; None if everything is computed again.
 
-        So it is where that is no more work, or the memory is not enough for this way, and in half
-        precision, in which the files do not have what the next hop is computed from.
+        It is None where that is no more work, where memory is too small for the local way, and for
+        half precision, where the files lack the exact values from which the next hop is computed.
         """
         hops, n = self._manifest.hops, self._adjacency.rows
         rows, columns = balls[hops], balls[hops + 1]

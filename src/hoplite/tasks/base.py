@@ -108,7 +108,7 @@ class Task(ABC):
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """Figures of the evaluation that belong beside the score, because that may mislead."""
+        """Metrics to show next to the score, because the score alone may mislead."""
         return ()
 
     @property
@@ -193,16 +193,17 @@ class Task(ABC):
         return None
 
     def nonconformity(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
-        """How badly each label fits its output, larger is worse: (n,); if there are sets.
+        """Nonconformity score of each label, larger for a worse fit: (n,); if the task has sets.
 
-        A prediction set holds all that fits no worse than a quantile of these.
+        A prediction set contains every label whose score is at most a quantile of these.
         """
         raise NotImplementedError
 
     def sets(self, logits: np.ndarray, most: Any) -> np.ndarray:
-        """What is no stranger than ``most``: of classes bool (n, m), of numbers an interval (n, 2).
+        """The labels with a nonconformity of at most ``most``, if the task has sets.
 
-        If there are sets; of classes ``most`` may be one for each, (m,).
+        For classes a boolean matrix (n, m), and ``most`` may be one number per class, (m,); for
+        numbers intervals (n, 2).
         """
         raise NotImplementedError
 

@@ -120,7 +120,7 @@ class Conformal:
 
 
 def nodes_needed(coverage: float) -> int:
-    """The fewest nodes of which q is finite.
+    """The smallest number of nodes for which q is finite.
 
     >>> nodes_needed(0.9), nodes_needed(0.95), nodes_needed(0.5)
     (9, 19, 1)

@@ -16,7 +16,7 @@ PAC-Bayes
     in B. Given A, B is a uniform draw from the n = n_B + n_U nodes of B and U. F (n x d) are
     propagated features, and a classifier is argmax of F Theta, Theta (d x c). The prior
     N(Theta_A, s^2 I) uses labels of A only; the posterior N(Theta_AB, s^2 I) uses all. Let e_B and
-    e_U be the errors on B and on U of the classifier that draws Theta anew from the posterior for
+    e_U be the errors on B and on U of the classifier that draws a new Theta from the posterior for
     each node (Gibbs), e = (n_B e_B + n_U e_U) / n, and H(p) = -p ln p - (1 - p) ln(1 - p). With
     confidence 1 - delta, for all Theta_AB at once,
 
@@ -137,7 +137,7 @@ def certify(
     confidence : float, default 0.95
         Of each certificate.
     seed : int, default 0
-        Of the halves A and B. Choose it beforehand: the best of several seeds is no certificate.
+        Of the halves A and B. Choose it beforehand: the best of several seeds is not a certificate.
 
     Returns
     -------

@@ -30,7 +30,7 @@ SERIES_ROUNDING = 1e-9  # relative, to stay above the truncation error however i
 DRAWS = 2000
 MAX_EXACT_BITS = 20
 CHUNK_ELEMENTS = 2**24  # numbers in a temporary array
-COARSE, FINE = 4, 64  # points per degree: to find the candidates, and to settle them
+COARSE, FINE = 4, 64  # points per degree: to find the candidates, and to refine them
 
 
 @dataclass(frozen=True)

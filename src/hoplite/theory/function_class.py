@@ -329,7 +329,7 @@ def other_settings(config: ModelConfig) -> dict[str, Any]:
 
 
 def known_models() -> str:
-    """The models of which the theory knows something, for a message."""
+    """The names of the models that have bounds, for a message."""
     names = [kind.name for kind in MODELS.values() if has_bounds(kind, kind.Settings())]
     return f"{', '.join(names[:-1])} or {names[-1]}"
 

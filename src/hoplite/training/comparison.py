@@ -258,7 +258,7 @@ def default_candidates(data: NodeData, options: Mapping[str, Any]) -> list[Candi
     They are hop blocks of 0 hops, which are the features alone, up to those of ``options``; PPR and
     LGC, whose one map for all hops is better where labels are few and neighbours alike; and for
     tables all of them with the labels of neighbours. Without folds, hop blocks are the default for
-    tables; LGC is that for graphs of which few nodes or very many train.
+    tables; LGC is the default for graphs with few or very many training nodes.
 
     Parameters
     ----------

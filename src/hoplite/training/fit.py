@@ -238,7 +238,7 @@ def _refit(
         return found
     both = union(sets["train"], sets["val"])
     both = weighted_sets({"train": both}, shared.task, config, class_texts)["train"]
-    runs = [_again(results[i], len(shared.sets["train"])) for i in chosen]
+    runs = [_refit_run(results[i], len(shared.sets["train"])) for i in chosen]
     try:
         again = train_runs(
             shared.model, shared.source, runs, {"train": both}, progress=progress, task=shared.task
@@ -254,10 +254,10 @@ def _refit(
     return found
 
 
-def _again(result: RunResult, rows: int) -> Run:
-    """The run of ``result`` again, from its seed, for its own best epochs.
+def _refit_run(result: RunResult, rows: int) -> Run:
+    """The run that repeats ``result`` from its seed, up to its best epoch.
 
-    One that was solved is solved for the best penalty, from the weights that it had.
+    With optimizer "path", it is solved for the best penalty, from the weights of ``result``.
     """
     config = dataclasses.replace(result.run.config, epochs=result.best_epoch)
     start = result.weights if config.optimizer == "path" else None
@@ -281,7 +281,7 @@ def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """The fold of each node, 0 .. folds - 1: (n,).
 
     The nodes of each class are shuffled and dealt out in turn, so every fold has its share of every
-    class. Labels that are no classes are dealt out as if they were all one.
+    class. Labels that are not classes are dealt out as a single class.
 
     >>> fold_numbers(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
     [1, 0, 0, 1, 1, 0]
@@ -297,7 +297,7 @@ def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
 def hold_out(
     runs: Sequence[Run], sets: Mapping[str, NodeSet], *, stored: bool, final: bool
 ) -> tuple[list[Run], dict[str, NodeSet]]:
-    """Where validation nodes are missing and folds do not serve: one fold of them validates.
+    """Hold out one fold of the training nodes where cross-validation is not possible.
 
     That is with more than 10,000 training nodes, with Correct and Smooth, whose settings need
     outputs of all nodes at once, and with a hop store, which would be read for every fold.
@@ -305,7 +305,7 @@ def hold_out(
     Parameters
     ----------
     runs : sequence of Run
-        The first one's seed deals out the nodes, for all.
+        The seed of the first one deals out the nodes, for all runs.
     sets : dict of NodeSet
     stored : bool
         Whether rows come from a hop store.
@@ -315,7 +315,7 @@ def hold_out(
     Returns
     -------
     runs, sets
-        As they are if folds serve or there are validation nodes; otherwise with a "val" part, and
+        Unchanged if there are validation nodes; if a fold is held out, with a "val" part, and
         runs that refit if ``final``.
     """
     config, train, parts = runs[0].config, sets["train"], dict(sets)
@@ -361,7 +361,7 @@ def cross_validate(
     model, source, task, progress
         As for :func:`train_runs`.
     runs : sequence of Run
-        The first one's seed deals out the nodes, for all.
+        The seed of the first one deals out the nodes, for all runs.
     train : NodeSet
         With the nodes' own weights.
     weighted : callable

@@ -431,7 +431,7 @@ class TrainingResult(Described):
 
 
 def _described(result: TrainingResult) -> Description:
-    """Every figure beside the baseline's, over the runs; the classes where one of them is rare."""
+    """Every metric and its baseline, over the runs; the classes if one of them is rare."""
     spreads = {part: found for part in PART_TITLES if (found := result.metrics(part))}
     parts = [*spreads]
     last = parts[-1] if parts else "val"  # the test nodes, where there are some

@@ -96,7 +96,7 @@ class Run:
 
     @property
     def epochs(self) -> int:
-        """The maximum; of optimizer "path" the penalties, of which a run with a start has one."""
+        """Maximum number of epochs; for "path" of penalties, which is 1 if the run has a start."""
         if self.config.optimizer != "path":
             return self.config.epochs
         return 1 if self.start is not None else min(self.config.epochs, PENALTIES)

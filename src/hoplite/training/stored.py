@@ -77,7 +77,7 @@ class RowForm(NamedTuple):
     ----------
     hops : tuple of int
     mix : tuple of float or None
-        Constant coefficients, of which sum_i c_i P_i is kept: (rows, d).
+        Constant coefficients c_i, if only sum_i c_i P_i is kept: (rows, d).
     flat : bool
         Whether the hops stand side by side, (rows, hops d); otherwise they are (hops, rows, d).
     """
@@ -233,7 +233,7 @@ class Shelf:
         return found
 
     def fits(self, size: int) -> bool:
-        """Whether so many bytes more may stay, beside the rows that are still in use."""
+        """Whether ``size`` more bytes fit in addition to the rows still in use."""
         return sum(rows.kept_bytes for rows in self._rows) + size <= self._spare
 
 
@@ -385,7 +385,7 @@ def as_order(rows: np.ndarray) -> Order:
 
 
 class RangeOrder(Order):
-    """The rows of ``nodes``, in any order, of which a linear model trains on sums over ranges.
+    """The rows of ``nodes``, in any order; a linear model trains on sums over ranges of them.
 
     Parameters
     ----------
