@@ -274,13 +274,13 @@ class TrainingConfig(Checked):
     )
     filter_lr_factor: float = number_setting(
         1.0,
-        "Learning rate of the filter, as a multiple of --lr.",
+        "Factor of --lr for the filter.",
         0,
         open_ends="l",
         group="Training",
     )
     filter_decay_factor: float = number_setting(
-        1.0, "L2 penalty of the filter, as a multiple of --weight-decay.", 0, group="Training"
+        1.0, "Factor of --weight-decay for the filter.", 0, group="Training"
     )
     optimizer: str = choice_setting(
         "adam",
@@ -296,7 +296,7 @@ class TrainingConfig(Checked):
     )
     epochs: int = number_setting(500, "Maximum number of epochs.", 1, MAX_COUNT, group="Training")
     patience: int = number_setting(
-        100, "Stop after this many epochs without improvement.", 1, MAX_COUNT, group="Training"
+        100, "Epochs without improvement before stopping.", 1, MAX_COUNT, group="Training"
     )
     monitor: str = choice_setting(
         "auto",
@@ -307,7 +307,7 @@ class TrainingConfig(Checked):
     )
     tie: str = choice_setting(
         "loss",
-        "Epoch to take if scores are equal: loss (the lowest) or first.",
+        "Choice among equal scores: loss (lowest) or first.",
         TIES,
         group="Training",
     )

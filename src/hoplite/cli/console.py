@@ -116,8 +116,9 @@ def _lay_out(command: Any, ctx: Any) -> None:
             parameter.metavar = ""
             if not parameter.default:  # --no-x is for scripts
                 parameter.secondary_opts = []
-        elif isinstance(getattr(parameter, "show_default", None), str):  # without parentheses
-            parameter.default, parameter.show_default = parameter.show_default, True
+        elif isinstance(getattr(parameter, "show_default", None), str):  # in the same paragraph
+            parameter.help += f" \\[default: {parameter.show_default}]"
+            parameter.show_default = False
     command.params.sort(key=_panel_rank)
 
 

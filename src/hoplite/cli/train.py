@@ -40,8 +40,7 @@ def train(
     ),
     trials: str | None = Option(
         None,
-        help="Number of candidates that auto tries, instead of --budget; or a list of their "
-        "numbers, e.g. 1,2,5.",
+        help="Candidates for auto, instead of --budget: a number, or a list such as 1,2,5.",
         rich_help_panel="Model",
     ),
     memory: options.StoreMemory = None,

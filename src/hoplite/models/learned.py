@@ -142,7 +142,7 @@ class JacobiConv(linear.LinearModel):
     class Settings(linear.PolynomialSettings):
         basis: str = linear.basis_setting("jacobi:1,1")
         gamma: float = number_setting(
-            1.0, "Largest ratio of a coefficient to the one before, at most 2.", 0, 2,
+            1.0, "Maximum ratio of successive coefficients, up to 2.", 0, 2,
             open_ends="l",
         )  # fmt: skip
 
@@ -241,7 +241,7 @@ class HopBlocks(linear.LinearModel):
         basis: str = linear.basis_setting()
         channels: str = setting(
             "",
-            "Operators to combine, e.g. renormalized,random_walk, instead of --operator.",
+            "Operators to combine instead of --operator: A,B.",
             check_channels,
             choices=OPERATORS,
         )
