@@ -86,6 +86,8 @@ class Fitted:
         Of the outputs.
     split : Split or None
         The data's own, if the sets are those of it.
+    weigh : callable
+        Multiplies the weights of sets of nodes with those of their classes.
     """
 
     data: NodeData
@@ -96,6 +98,7 @@ class Fitted:
     sets: dict[str, NodeSet]
     names: tuple[str, ...]
     split: Split | None
+    weigh: Callable[[Mapping[str, NodeSet]], dict[str, NodeSet]]
 
 
 def fit(
@@ -151,49 +154,46 @@ def fit(
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore", HopliteWarning)
         runs, sets = hold_out(runs, sets, stored=data.stored is not None, final=final)
-        training, texts = runs[0].config, class_texts or names
+        training, stored = runs[0].config, data.stored is not None
         task = task.with_loss(training.loss).fitted(sets["train"].labels, len(names))
-        weighted = weighted_sets(sets, task, training, texts)
-        validated, folds = len(sets.get("val", ())) > 0, count_folds(training, sets)
-        training.check_validated(validated or folds > 0, "pass a graph with a validation split")
-        task.check_calibrate(training.calibrate)
-        check_after(training, task, stored=data.stored is not None)
-        if training.optimizer == "path" and data.stored is not None:
-            raise ConfigError("is 'path', which requires a graph; use adam.", "optimizer")
-        if data.stored is None:
-            config = config.fitted(data.in_memory())
-        else:
+        weigh = partial(weighted_sets, task=task, config=training, names=class_texts or names)
+        weighted, folds = weigh(sets), count_folds(training, sets)
+        validated = folds > 0 or len(sets.get("val", ())) > 0
+        _check_settings(training, task, validated=validated, stored=stored)
+        if stored:
             check_neighbours(config)
+        else:
+            config = config.fitted(data.in_memory())
         model = build_model(config, data.num_features, len(names), data.relation_weights)
         source = _source(data, model, config, training, memory, cluster)
         if isinstance(source, HopRows):
             stack.callback(source.close)
-        shared = Fitted(data, config, model, source, task, weighted, tuple(names), split)
+        shared = Fitted(data, config, model, source, task, weighted, tuple(names), split, weigh)
         if folds:
             if record_test:
                 raise ConfigError(
                     "requires validation nodes; without them folds have the curves.", "record_test"
                 )
-            weigh = partial(weighted_sets, task=task, config=training, names=texts)
-            crossed = cross_validate(
-                model, source, runs, sets["train"], task, weigh, folds=folds, progress=progress,
-                fitted_to=partial(_fitted_to, shared), final=final,
-            )  # fmt: skip
-            results = [one.result for one in crossed]
+            crossed = cross_validate(shared, runs, sets["train"], folds, progress, final=final)
             if not quiet:
-                require_result(results)
+                require_result([one.result for one in crossed])
             return [scored_run(shared, one.result, None, score, one) for one in crossed]
-        trained = {name: part for name, part in shared.sets.items() if name != "test"}
-        if record_test and "test" in shared.sets:
-            trained["test"] = shared.sets["test"]
+        trained = {k: part for k, part in weighted.items() if k != "test" or record_test}
         report = stage(progress, 0, 1 + training.refit)
-        results = train_runs(
-            shared.model, shared.source, runs, trained, progress=report, task=shared.task
-        )
+        results = train_runs(model, source, runs, trained, progress=report, task=task)
         if not quiet:
             require_result(results)
-        again = _refit(shared, results, sets, texts, stage(progress, 1, 2))
+        again = _refit(shared, results, sets, stage(progress, 1, 2))
         return [*map(scored_run, repeat(shared), results, again, repeat(score))]
+
+
+def _check_settings(config: TrainingConfig, task: Task, *, validated: bool, stored: bool) -> None:
+    """ConfigError, before any work, if these nodes, this task or a store cannot be so trained."""
+    config.check_validated(validated, "pass a graph with a validation split")
+    task.check_calibrate(config.calibrate)
+    check_after(config, task, stored=stored)
+    if config.optimizer == "path" and stored:
+        raise ConfigError("is 'path', which requires a graph; use adam.", "optimizer")
 
 
 def _fitted_to(shared: Fitted, nodes: np.ndarray) -> tuple[Any, Any]:
@@ -227,7 +227,6 @@ def _refit(
     shared: Fitted,
     results: Sequence[RunResult],
     sets: Mapping[str, NodeSet],
-    class_texts: Sequence[str],
     progress: Report | None,
 ) -> list[RunResult | None]:
     """Every run with a result trained again on training and validation labels, if it is asked."""
@@ -236,12 +235,11 @@ def _refit(
     config = results[0].run.config
     if not config.refit or not chosen:
         return found
-    both = union(sets["train"], sets["val"])
-    both = weighted_sets({"train": both}, shared.task, config, class_texts)["train"]
+    both = shared.weigh({"train": union(sets["train"], sets["val"])})
     runs = [_refit_run(results[i], len(shared.sets["train"])) for i in chosen]
     try:
         again = train_runs(
-            shared.model, shared.source, runs, {"train": both}, progress=progress, task=shared.task
+            shared.model, shared.source, runs, both, progress=progress, task=shared.task
         )
     except OutOfTimeError:
         if not keeps_best():
@@ -342,37 +340,29 @@ def count_folds(config: TrainingConfig, sets: Mapping[str, NodeSet]) -> int:
 
 
 def cross_validate(
-    model: Any,
-    source: Any,
+    shared: Fitted,
     runs: Sequence[Run],
     train: NodeSet,
-    task: Task,
-    weighted: Callable[[dict[str, NodeSet]], dict[str, NodeSet]],
-    *,
     folds: int,
-    fitted_to: Callable[[np.ndarray], tuple[Any, Any]] | None = None,
     progress: Report | None = None,
+    *,
     final: bool = True,
 ) -> list[CrossValidated]:
     """Train every run on all nodes of ``train``, as its folds choose.
 
     Parameters
     ----------
-    model, source, task, progress
-        As for :func:`train_runs`.
+    shared : Fitted
     runs : sequence of Run
         The seed of the first one deals out the nodes, for all runs.
     train : NodeSet
         With the nodes' own weights.
-    weighted : callable
-        Multiplies the weights of sets of nodes with those of their classes.
     folds : int
         k, at least 2.
-    fitted_to : callable, optional
-        The model and the source of a fold, by its training nodes, where features are fitted.
     final : bool
         False keeps the model of the first fold instead of training on all nodes.
     """
+    model, source, task = shared.model, shared.source, shared.task
     numbers = fold_numbers(np.asarray(train.labels), folds, runs[0].seed)
     trained: list[list[RunResult]] = []
     used: list[tuple[Any, Any]] = []
@@ -380,8 +370,8 @@ def cross_validate(
     stages = 2 * folds + final
     for fold in range(folds):
         inside = numbers == fold
-        sets = weighted({"train": train.at(~inside), "val": train.at(inside)})
-        own = (model, source) if fitted_to is None else fitted_to(train.nodes[~inside])
+        sets = shared.weigh({"train": train.at(~inside), "val": train.at(inside)})
+        own = _fitted_to(shared, train.nodes[~inside])
         report = stage(progress, fold, stages)
         trained.append(train_runs(*own, runs, sets, progress=report, task=task))
         used.append(own)
@@ -401,23 +391,35 @@ def cross_validate(
             dataclasses.replace(run, config=dataclasses.replace(run.config, epochs=max(epoch, 1)))
             for run, epoch in zip(runs, chosen, strict=True)
         ]
-        sets = weighted({"train": train})
+        sets = shared.weigh({"train": train})
         report = stage(progress, stages - 1, stages)
         results = train_runs(model, source, whole, sets, progress=report, task=task)
+    alike = final and not shared.config.neighbour_labels
+    alike = alike and all(own_source is source for _, own_source in used)
     found = []
-    for i, (result, epoch) in enumerate(zip(results, chosen, strict=True)):
-        parts = [of_fold[i] for of_fold in trained]
-        outputs = np.empty((len(train), model.num_classes), source.dtype)
-        for fold, part in enumerate(parts):
-            inside, (own_model, own_source) = numbers == fold, used[fold]
-            seen = with_neighbours(own_model, own_source, train.at(~inside), task)
-            outputs[inside] = _outputs(own_model, seen, part, epoch, train.nodes[inside])
-        alike = final and not model.config.neighbour_labels
-        alike = alike and all(own_source is source for _, own_source in used)
+    for run, result, epoch, *parts in zip(runs, results, chosen, *trained, strict=True):
+        outputs = _out_of_fold(shared, train, numbers, used, parts, epoch)
         weights = _fold_weights(parts, epoch) if alike else ()
-        joined = _joined(runs[i], result, parts, epoch)
+        joined = _joined(run, result, parts, epoch)
         found.append(CrossValidated(joined, outputs, numbers, weights))
     return found
+
+
+def _out_of_fold(
+    shared: Fitted,
+    train: NodeSet,
+    numbers: np.ndarray,
+    used: Sequence[tuple[Any, Any]],
+    parts: Sequence[RunResult],
+    epoch: int,
+) -> np.ndarray:
+    """The outputs of every node, by the model and the source of its fold: (N, m)."""
+    outputs = np.empty((len(train), shared.model.num_classes), shared.source.dtype)
+    for fold, ((model, source), part) in enumerate(zip(used, parts, strict=True)):
+        inside = numbers == fold
+        seen = with_neighbours(model, source, train.at(~inside), shared.task)
+        outputs[inside] = _outputs(model, seen, part, epoch, train.nodes[inside])
+    return outputs
 
 
 def _at_epoch_of_others(
