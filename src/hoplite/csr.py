@@ -229,7 +229,7 @@ def _dia_entries(matrix: Any, shape: tuple[int, int]) -> Arrays:
 
 
 def _entries(matrix: Any, shape: tuple[int, int]) -> Arrays:
-    """Rows, columns and values, by NumPy alone: no C++ sees the arrays of a stranger."""
+    """Rows, columns and values, by NumPy alone: unchecked arrays never reach C++."""
     if matrix.format == "dia":
         return _dia_entries(matrix, shape)
     if matrix.format == "lil":  # whose own conversion trusts the lengths of its lists

@@ -737,7 +737,7 @@ class AutoClassifier(NodeClassifier):
             train, val = self._hold_out(train, seed)
         graph = graph_of(self)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HopliteWarning)  # no estimator tells its figures
+            warnings.simplefilter("ignore", HopliteWarning)  # estimators report no scores
             labelled = _labelled(graph, [train, val], names)
             self.result_ = auto(
                 labelled,

@@ -1,4 +1,4 @@
-"""What the labels of nodes may be; the array that holds those of all n nodes tells which.
+"""The types of labels, which the array of all n nodes' labels determines.
 
 classification   int64 (n,)     the class of each node, -1 where unknown
 regression       float64 (n,)   its number, NaN where unknown

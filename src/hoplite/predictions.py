@@ -1,4 +1,4 @@
-"""Predictions as a table: one row per node with its id and what the model tells of it."""
+"""Predictions as a table: one row per node with its id and the model's outputs."""
 
 from __future__ import annotations
 

@@ -639,7 +639,7 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     fixed += [name for name, value in known.items() if given.get(name, value) != value]
     if fixed:
         raise ConfigError(f"{fixed[0]} is determined by the trained model; leave it out.")
-    # a query is the user's own and never a model's: that may be a stranger's
+    # a query comes from the user, never from a model file, which may be untrusted
     own = {"nodes": "", "edges": ""} | given | known
     chosen = dataclasses.replace(found.options, **own)
     return dataclasses.replace(found, options=chosen)

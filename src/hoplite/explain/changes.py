@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def missing(self) -> int:
-        """The feature that tells whether the cell is missing, if its column has one."""
+        """The feature that marks missing cells, if the column has one."""
         return self.start + self.column.width
 
     @property
@@ -273,7 +273,7 @@ def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[Cell]) -> np.nd
 class _Changed:
     """The node as it is: features ``own`` (d,), decisions ``outputs`` (m,), ``slopes`` (d, m).
 
-    ``double`` tells that the features are in float64.
+    ``double`` means that the features are in float64.
     """
 
     names: Sequence[str]

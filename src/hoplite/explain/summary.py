@@ -120,7 +120,7 @@ class NodeGroup(_Value, frozen=True):
 
 
 class FeaturePart(_Value, frozen=True):
-    """What a feature adds, at the node and all that it hears from; ``value`` is the node's own.
+    """What a feature adds, at all nodes within reach; ``value`` is that of the explained node.
 
     In a column of a table it is the cell: before scaling, a date as text, or "missing".
     """
@@ -195,8 +195,8 @@ class Flips(_Value, frozen=True):
     """What :func:`hoplite.explain.flips` finds.
 
     ``margin`` is the logit of the predicted class minus the highest other one, and with a chosen
-    threshold its lead over that, as of an explanation. ``standardized`` tells that the search held
-    the mean and spread of the outputs, so it may have missed some.
+    threshold its lead over that, as of an explanation. ``standardized`` means that the search
+    assumed a constant mean and spread of the outputs, so it may have missed some.
     """
 
     edges: Removals[EdgeFlip]
@@ -215,8 +215,8 @@ class ValueFlip(_Value, frozen=True):
     """A value of the explained node, now ``value``, with which it ``becomes`` another class.
 
     That is from ``to`` on, which is ``side`` "above" or "below" the value, or where it is "equal"
-    to ``to``: a category, or 0 and 1. ``index`` is (the first) of its features. ``outside`` tells
-    that no cell of the column had such a value in training, as far as the model knows its range.
+    to ``to``: a category, or 0 and 1. ``index`` is (the first) of its features. ``outside`` means
+    that the value is outside the range of the column in training, if the model knows that range.
     """
 
     index: int

@@ -1,7 +1,7 @@
-"""The models: each is a class, and its line here makes it known.
+"""The models: each is a class, and is registered here.
 
-A user's own is made known by :func:`register_model`, or by an entry point of its package; see
-docs/your-own-model.md. Networks, which import this room, are named by their addresses.
+Register your own with :func:`register_model`, or with an entry point of its package; see
+docs/your-own-model.md. Networks, which import this package, are registered by module and class.
 """
 
 from __future__ import annotations

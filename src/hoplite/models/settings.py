@@ -126,7 +126,7 @@ class ModelConfig(Checked):
     def from_dict(values: Mapping[str, Any]) -> ModelConfig:
         """The settings that :meth:`as_dict` gave.
 
-        The values may come from a stranger's file, which must not choose what is imported: no
+        The values may come from an untrusted file, which must not choose what is imported: no
         ``package.module:Class``.
         """
         name = values.get("model", DEFAULT_MODEL)

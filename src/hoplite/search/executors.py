@@ -203,7 +203,7 @@ class Processes:
 
 @contextlib.contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Processes that start within do not hear the terminal's Ctrl-C: this one tells them."""
+    """Processes that start within ignore the terminal's Ctrl-C; this process stops them."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

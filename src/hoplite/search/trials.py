@@ -60,7 +60,7 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, str, int, int]:
-        """What tells trials apart."""
+        """Different for different trials."""
         return self.model, json.dumps(self.options), self.seed, self.fold
 
 

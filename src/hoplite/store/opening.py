@@ -201,7 +201,7 @@ def _folder(source: Any) -> Path | None:
     """The folder that ``source`` names: a known name wins over a folder called the same."""
     if isinstance(source, str) and source.lower().partition(":")[0] in ("", *NAMES):
         return None
-    with contextlib.suppress(OSError):  # such as a name too long: load tells it
+    with contextlib.suppress(OSError):  # e.g. a name too long: load reports it
         if isinstance(source, str | os.PathLike) and Path(source).is_dir():
             return Path(source)
     return None

@@ -332,7 +332,7 @@ class Task(ABC):
 
     @abstractmethod
     def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
-        """What a table of predictions tells of every node: column names with n values each."""
+        """The columns of a table of predictions: names with n values each."""
 
     def tallied(self, predicted: Sequence[Any]) -> Sequence[Any]:
         """What is counted of the column ``predicted``, where there are classes."""

@@ -1,11 +1,11 @@
 """Prediction sets with a stated coverage, from nonconformity scores of labelled nodes.
 
 **Split conformal prediction** (:class:`Conformal`): with s_(1) <= .. <= s_(n) the nonconformity
-of n nodes that were not trained on, the set of all labels no stranger than
+of n nodes outside the training set, the set of all labels with a nonconformity of at most
 
     q = s_(r),    r = ceil((n + 1) coverage),    q = infinity where r > n
 
-holds the label of a further node with a probability of at least ``coverage``, and at most
+contains the label of another node with a probability of at least ``coverage``, and at most
 coverage + 1 / (n + 1) without ties, whatever the model, if that node and the n are exchangeable.
 
 That is an average over all nodes, and may leave a rare class out. Class by class (Mondrian), q_c is

@@ -244,7 +244,7 @@ def _mean_of_known(values: np.ndarray) -> float:
 
 
 def best_threshold(by: str, inside: np.ndarray, probabilities: np.ndarray) -> float:
-    """The t for which ``probabilities >= t`` (n,) tells best which nodes are ``inside``.
+    """The t for which ``probabilities >= t`` (n,) best predicts which nodes are ``inside``.
 
     ``by`` is "balanced", the balanced accuracy, or "f1". Of equal ones that nearest to 1/2. It is
     half way between the probability of a node and the next lower one, or 0.

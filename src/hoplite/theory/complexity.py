@@ -202,8 +202,8 @@ def one_norm(matrix: sp.csr_array) -> float:
 class Estimate:
     """A value with an interval that holds the truth with the given confidence.
 
-    ``exact`` tells that every combination of signs was gone through; the interval is then as
-    narrow as the maximisation over beta, a point for sgc and lgc.
+    ``exact`` means that every combination of signs was computed; the interval then has only the
+    error of the maximisation over beta, and is a point for sgc and lgc.
     """
 
     value: float

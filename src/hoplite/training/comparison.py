@@ -95,7 +95,7 @@ class Candidate:
     chosen: bool = False
 
     def __str__(self) -> str:
-        """What tells it from the others.
+        """The model and the settings in which it differs from other candidates.
 
         >>> str(Candidate(1, "ppr", {"hops": 10, "alpha": 0.1}, ("hops", "alpha")))
         'ppr: hops 10, alpha 0.1'

@@ -90,7 +90,7 @@ class Run:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells runs with different results apart: an optimum does not depend on the seed."""
+        """Equal for runs with equal results: an optimum does not depend on the seed."""
         own = (self.config, self.last, id(self.start))
         return own if self.config.optimizer == "path" else (id(self),)
 
