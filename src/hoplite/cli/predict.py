@@ -121,40 +121,17 @@ def predict(
 
         written = write_table(counted(), out, order)
     what = "graph" if of_graphs else "node"
-    summary: dict[str, Any] = {"out": str(out), f"{what}s": tally.rows}
-    summary["predicted"] = tally.summary()
-    if written < tally.rows:
-        summary["rows"] = written
-    if tally.isolated is not None:
-        summary["isolated"] = tally.isolated
-    if sets is not None:
-        summary["coverage"] = sets
-    if tally.set_sizes:
-        summary["set_sizes"] = {str(size): n for size, n in sorted(tally.set_sizes.items())}
     if json:
-        console.print_json(summary)
+        extra = {"rows": written} if written < tally.rows else {}
+        extra |= {} if sets is None else {"coverage": sets}
+        console.print_json({"out": str(out), **tally.summary(what), **extra})
         return
-    rows = [[name, f"{value:,.6g}"] for name, value in summary["predicted"].items()]
+    rows = [[name, f"{value:,.6g}"] for name, value in tally.predicted().items()]
     columns = ["label", f"{what}s"] if tally.classes else ["", "value"]
     console.print_table(f"{data.name}: predictions of {plural(tally.rows, what)}", columns, rows)
-    if tally.set_sizes:
-        sizes = tally.set_sizes
-        mean = sum(size * count for size, count in sizes.items()) / max(tally.rows, 1)
-        each = " of each class" if by_class else ""
-        console.print_line(
-            f"Sets that cover {100 * (sets or 0):g} %{each}: {mean:.2f} labels on average. "
-            f"{plural(sizes[1], 'set')} {'contains' if sizes[1] == 1 else 'contain'} one label and "
-            f"{sizes[0]:,} {'is' if sizes[0] == 1 else 'are'} empty."
-        )
-        if sizes[0]:
-            console.print_line(
-                f"The model is right for more than {100 * (sets or 0):g} % of the {what}s, so the "
-                "least certain ones get an empty set; use the column `predicted` there, or a "
-                "larger --sets."
-            )
-        if model.fold_models is not None and data.stored is None:
-            least = max(0.0, 200 * (sets or 0) - 100)
-            console.print_line(f"They are made by CV+, which guarantees {least:g} % at least")
+    if sets is not None and tally.set_sizes:
+        guaranteed = model.fold_models is not None and data.stored is None
+        _print_sets(tally, sets, what, by_class=by_class, guaranteed=guaranteed)
     rows = f", the {plural(written, what)} with the highest {order.column}."
     console.print_line(f"Table: {out}{rows if top is not None and sort is None else ''}")
     if sort is not None and written < tally.rows:
@@ -165,6 +142,27 @@ def predict(
         console.print_line(f"Explain one: hoplite explain {model_dir} {dataset} --node ID")
     if new is not None and not every:
         console.print_line(f"The table has only the nodes of {add}; --all adds those of {dataset}.")
+
+
+def _print_sets(
+    tally: Tally, coverage: float, what: str, *, by_class: bool, guaranteed: bool
+) -> None:
+    """The sizes of the prediction sets, and what is known of their coverage."""
+    sizes, share, each = tally.set_sizes, 100 * coverage, " of each class" if by_class else ""
+    mean = sum(size * count for size, count in sizes.items()) / max(tally.rows, 1)
+    console.print_line(
+        f"Sets that cover {share:g} %{each}: {mean:.2f} labels on average. "
+        f"{plural(sizes[1], 'set')} {'contains' if sizes[1] == 1 else 'contain'} one label and "
+        f"{sizes[0]:,} {'is' if sizes[0] == 1 else 'are'} empty."
+    )
+    if sizes[0]:
+        console.print_line(
+            f"The model is right for more than {share:g} % of the {what}s, so the least certain "
+            "ones get an empty set; use the column `predicted` there, or a larger --sets."
+        )
+    if guaranteed:
+        least = max(0.0, 2 * share - 100)
+        console.print_line(f"They are made by CV+, which guarantees {least:g} % at least")
 
 
 class Tally:
@@ -190,7 +188,17 @@ class Tally:
         if "set_size" in batch:
             self.set_sizes.update(batch["set_size"].tolist())
 
-    def summary(self) -> dict[str, float]:
+    def summary(self, what: str) -> dict[str, Any]:
+        """All of it, as plain JSON values; ``what`` is counted."""
+        found: dict[str, Any] = {f"{what}s": self.rows, "predicted": self.predicted()}
+        if self.isolated is not None:
+            found["isolated"] = self.isolated
+        if self.set_sizes:
+            found["set_sizes"] = {str(size): n for size, n in sorted(self.set_sizes.items())}
+        return found
+
+    def predicted(self) -> dict[str, float]:
+        """How many of each class; of numbers their mean and range."""
         if self.classes:
             return dict(sorted(self.counts.items()))
         if not self.rows:
