@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,29 +143,17 @@ def search(
     screen = space.screen(name, family.name, options)
     log.info("%d configurations of %s on %s", len(configurations), family.name, printable(name))
     address, test = address_of(family), protocol == "test"
-
-    def product(chosen: list[dict[str, Any]], seeds: list[int]) -> list[Trial]:
-        return [Trial(address, one, seed) for one in chosen for seed in seeds]
-
+    trials = [Trial(address, one, seed) for one in configurations for seed in seed_list]
     title = f"{name} {family.name}"
     with watched(progress, search_bar, title) as report, SearchFile(out, file_facts(graph)) as file:
-        trials = product(configurations, seed_list)
-        first: list[FinishedTrial] = []
-        if screen is not None and screen < len(configurations) and len(seed_list) > 1:
-            trials = product(configurations, seed_list[:1])
-            total = len(trials) + screen * (len(seed_list) - 1)
-            first = run_trials(file, graph, trials, crew, report, total=total)
-            best = sorted(rank(first, 1)[:screen], key=lambda one: one.position)
-            trials = product([one.options for one in best], seed_list)
-            first = [one for one in first if one.trial not in trials]
-        done = len(first)
-        second = run_trials(file, graph, trials, crew, report, before=done, test=test)
+        run = partial(run_trials, file, graph, executor=crew, report=report)
+        screened, ranked = _run_in_stages(run, trials, screen, test=test)
     result = SearchResult(
         protocol=protocol,
         name=family.name,
         graph=graph,
-        trials=[*first, *second],
-        ranking=rank(second, len(seed_list), protocol),
+        trials=[*screened, *ranked],
+        ranking=rank(ranked, len(seed_list), protocol),
         seeds=seed_list,
         facts=file.facts,
         cut=space.cut(name, family.name, options),
@@ -174,6 +163,24 @@ def search(
         _ = result.model  # trained and saved, unless it is there
     log.info("chose %s", result.best.options)
     return result
+
+
+def _run_in_stages(
+    run: Callable[..., list[FinishedTrial]], trials: list[Trial], screen: int | None, *, test: bool
+) -> tuple[list[FinishedTrial], list[FinishedTrial]]:
+    """Trials that were only screened, and those that are ranked.
+
+    All are ranked unless there are more than ``screen`` configurations, and several seeds: then
+    those of the ``screen`` configurations that are best with the first seed.
+    """
+    first = [one for one in trials if one.seed == trials[0].seed]
+    if screen is None or screen >= len(first) or len(first) == len(trials):
+        return [], run(trials, test=test)
+    finished = run(first, total=len(first) + screen * (len(trials) // len(first) - 1))
+    best = [one.options for one in rank(finished, 1)[:screen]]
+    ranked = [one for one in trials if one.options in best]
+    screened = [one for one in finished if one.trial not in ranked]
+    return screened, run(ranked, before=len(screened), test=test)
 
 
 def _search_graphs(
