@@ -545,8 +545,11 @@ class _Choice:
             waiting = {one.family for one in self.candidates[i:]} - seen
             if not waiting and not rivals:
                 rivals.append(self._rival())
-            shares = 1 if candidate.default and not self.sampled else max(1, len(waiting))
-            limit = self.left(self.share) / shares if tried else math.inf
+            if candidate.default and not self.sampled:  # what `train` compares without a budget
+                limit = self.left()
+            else:
+                limit = self.left(self.share) / max(1, len(waiting))
+            limit = limit if tried else math.inf
             seen.add(candidate.family)
             if limit > 0 if decided is None else candidate.position in decided:
                 self.report(str(candidate), i / len(self.candidates))
@@ -575,7 +578,7 @@ class _Choice:
             with time_limit(limit, keep_best=True):
                 candidate, _ = self.comparison.attempt(candidate, train_small)
         except OutOfTimeError:
-            self.notes.append(f"{candidate} did not finish in {limit:.0f} s")
+            self.notes.append(f"{candidate} did not finish in {limit:.1g} s")
             return None
         self.keep(candidate)
         return candidate
@@ -662,6 +665,8 @@ class _Choice:
 
 def _why(chosen: Candidate, best: Candidate, count: int, monitor: Metric) -> str:
     """The sentence that explains the choice."""
+    if count == 1:
+        return f"{chosen} was chosen: no other candidate finished in time; pass a larger budget."
     of = f"the best of {plural(count, 'candidate')}"
     start = f"{chosen} was chosen: its validation {title_of(monitor.name)} {chosen.val:.3g} is"
     if chosen is best:
