@@ -246,7 +246,8 @@ def test_commands(small: GraphSet, tmp_path: Path) -> None:
     assert found["graph"] == "g3"
     assert abs(found["residual"]) < 1e-5
     assert "<svg" in page.read_text(encoding="utf-8")
-    assert "By node" in run("explain", model, data, "--graph", "g3")
+    described = run("explain", model, data, "--graph", "g3", "--graph", "g1", "g2")
+    assert all(f"graph: {name}," in described for name in ("g1", "g2", "g3"))
     for wrong in (("explain", model, data, "--node", "3"), ("train", "cora", "--depth", "1")):
         assert CliRunner().invoke(app, wrong).exit_code != 0
 

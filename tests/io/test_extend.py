@@ -121,7 +121,12 @@ def test_directions_and_types_of_new_edges(tmp_path, options):
     found, _ = open_extended(old, new, prepare=model)
     assert len(found.relations) == len(expected.relations) > 0
     np.testing.assert_allclose(model.logits(found), model.logits(expected), atol=1e-5)
-    open_extended(old, write(tmp_path / "nodes", nodes[n:], None), prepare=model)
+    half = len(after) // 2
+    parts = [(nodes[n:], None), (None, after[:half]), (None, after[half:])]
+    parts = [write(tmp_path / str(i), *pair) for i, pair in enumerate(parts)]
+    found, named = open_extended(old, *parts, prepare=model)
+    assert set(range(n, len(nodes))) <= {*named.tolist()}
+    np.testing.assert_allclose(model.logits(found), model.logits(expected), atol=1e-5)
     with pytest.raises(ConfigError, match="adding nodes without its tables does not support"):
         hoplite.io.extend(graph, new)
 

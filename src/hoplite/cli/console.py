@@ -58,6 +58,11 @@ def print_json(values: dict[str, Any]) -> None:
     print(json.dumps(without_nan(values), indent=2, allow_nan=False), flush=True)
 
 
+def print_explanations(records: list[dict[str, Any]]) -> None:
+    """One explanation, or a list of several, as JSON."""
+    print_json(records[0] if len(records) == 1 else {"explanations": records})
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on standard output, see :func:`hoplite.formatting.rich_table`."""
     if title:  # a line of its own, which may be longer than the table is wide

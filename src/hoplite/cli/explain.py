@@ -27,9 +27,9 @@ def explain(
         None, help="Node to explain: an id, or an index if there are no ids."
     ),
     more_nodes: list[str] | None = Argument(
-        None, metavar="NODE", help="Nodes to explain, as with --node."
+        None, metavar="NODE", help="Nodes (or graphs) to explain, as with --node (or --graph)."
     ),
-    graph: str | None = Option(None, help="Graph to explain, for a model of graphs."),
+    graph: list[str] | None = Option(None, help="Graph to explain, for a model of graphs."),
     class_: str | None = Option(
         None, "--class", help="Class to explain.", show_default="the predicted class"
     ),
@@ -61,17 +61,17 @@ def explain(
 
     Example: hoplite explain cora-lgc cora --node 17 --out why.html
     """
-    nodes = [*(node or ()), *(more_nodes or ())]
-    if graph is not None:
-        if out is not None:
-            options.check_page(out, overwrite=overwrite)
-        graphs.check_graph(options.load_model(model_dir, dataset, own_class), graph, nodes)
-        more = {"class_": class_, "against": against, "alone": alone, "top": top, "out": out}
-        graphs.explain(model_dir, dataset, reading, graph, json=json, **more)
+    nodes = [*(node or ()), *(graph or ()), *(more_nodes or ())]
+    pages = [None if out is None else _page(out, i, len(nodes)) for i in range(len(nodes))]
+    for page in filter(None, pages):
+        options.check_page(page, overwrite=overwrite)
+    model = options.load_model(model_dir, dataset, own_class)
+    if graphs.check_names(model, node, graph, nodes):
+        chosen = {"class_": class_, "against": against, "alone": alone, "top": top}
+        targets = dict(zip(nodes, pages, strict=True))
+        graphs.explain(model_dir, dataset, reading, targets, json=json, **chosen)
         return
     if out is not None:
-        for place in range(len(nodes)):
-            options.check_page(_page(out, place, len(nodes)), overwrite=overwrite)
         from hoplite.plots.base import check_libraries
 
         check_libraries()
@@ -80,8 +80,6 @@ def explain(
     from hoplite.explain.exact import class_index
     from hoplite.explain.rendering import terminal_explanation
 
-    model = options.load_model(model_dir, dataset, own_class)
-    graphs.check_graph(model, graph, nodes)
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)
@@ -89,16 +87,17 @@ def explain(
     explainer = Explainer(model, data, memory=memory)
     explanations = [explainer.explain(one, class_, against=against, alone=alone) for one in nodes]
     found: list[tuple[Summary, Path | None]] = []
-    for place, (name, explanation) in enumerate(zip(nodes, explanations, strict=True)):
+    for name, explanation, page in zip(nodes, explanations, pages, strict=True):
         removals = None
         if flips and model.task.exclusive and model.num_classes > 1:
             removals = _search_removals(model, data, name, budget=budget, memory=memory)
-        found.append((explanation.summary(top=top, flips=removals), None))
-        if out is not None:
-            found[-1] = found[-1][0], _write(found[-1][0], _page(out, place, len(nodes)))
+        found.append((explanation.summary(top=top, flips=removals), page))
+        if page is not None:
+            _write(found[-1][0], page)
     if json:
-        records = [values.to_dict() | {"out": page and str(page)} for values, page in found]
-        console.print_json(records[0] if len(records) == 1 else {"explanations": records})
+        console.print_explanations(
+            [values.to_dict() | {"out": page and str(page)} for values, page in found]
+        )
         return
     for values, page in found:
         for part in terminal_explanation(values):
@@ -128,7 +127,7 @@ def _search_removals(model: TrainedModel, data: NodeData, node: str, **limits: A
         return None
 
 
-def _write(values: Summary, page: Path) -> Path:
+def _write(values: Summary, page: Path) -> None:
     from hoplite.explain.rendering import explanation_page
 
     try:
@@ -136,4 +135,3 @@ def _write(values: Summary, page: Path) -> Path:
         atomic_write_text(page, explanation_page(values, command=command))
     except OSError as error:
         raise HopliteError(f"cannot write {page}: {error.strerror}.") from None
-    return page

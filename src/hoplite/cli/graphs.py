@@ -85,41 +85,54 @@ def explain(
     model_dir: Path,
     dataset: str,
     reading: Mapping[str, Any],
-    graph: str,
+    targets: Mapping[str, Path | None],
     *,
     class_: str | None,
     against: str | None,
     alone: bool,
     top: int,
-    out: Path | None,
     json: bool,
 ) -> None:
-    """Explain the prediction for one graph; ``out`` is an HTML page with a picture of it."""
+    """Explain the predictions for graphs, each with the HTML page to write, or None."""
     from hoplite.graphs.explanation import explain_graph
 
     model, graphs = load(model_dir, dataset, reading)
-    values = explain_graph(model, graphs, graph, class_, against=against, alone=alone)
-    if out is not None:
-        atomic_write_text(out, values.page())
+    found = [
+        (explain_graph(model, graphs, graph, class_, against=against, alone=alone), page)
+        for graph, page in targets.items()
+    ]
+    for values, page in found:
+        if page is not None:
+            atomic_write_text(page, values.page())
     if json:
-        console.print_json(values.to_dict(top) | {"out": None if out is None else str(out)})
+        console.print_explanations(
+            [values.to_dict(top) | {"out": page and str(page)} for values, page in found]
+        )
         return
-    described = values.describe(top)
-    console.print_line(described.title)
-    for name, text in described.facts.items():
-        console.print_line(f"{name}: {text}")
-    console.print_description(described)
-    if out is not None:
-        console.print_line(f"Page: {out}")
+    for values, page in found:
+        described = values.describe(top)
+        console.print_line(described.title)
+        for name, text in described.facts.items():
+            console.print_line(f"{name}: {text}")
+        console.print_description(described)
+        if page is not None:
+            console.print_line(f"Page: {page}")
 
 
-def check_graph(model: TrainedModel, graph: str | None, nodes: list[str]) -> None:
-    """ConfigError unless ``--graph`` goes with a model of graphs, and ``--node`` with others."""
+def check_names(
+    model: TrainedModel, node: list[str] | None, graph: list[str] | None, names: list[str]
+) -> bool:
+    """Whether ``names`` are of graphs; ConfigError if ``model`` cannot explain ``--node`` or
+    ``--graph``, or nothing is named."""
     from hoplite.graphs.model import is_graph_model
 
-    if is_graph_model(model) and graph is None:
-        raise ConfigError("is a graph model; choose a graph with --graph.", "model_dir")
-    if not is_graph_model(model) and graph is not None:
+    of_graphs = is_graph_model(model)
+    if of_graphs and node:
+        raise ConfigError("requires a node model; use --graph.", "node")
+    if not of_graphs and graph:
         raise ConfigError("requires a model of graphs; use --node.", "graph")
-    if graph is None and not nodes:
-        raise ConfigError("name a node to explain: hoplite explain MODEL DATASET NODE.")
+    if not names:
+        what = "graph" if of_graphs else "node"
+        example = f"hoplite explain MODEL DATASET --{what} ID"
+        raise ConfigError(f"name a {what} to explain: {example}.")
+    return of_graphs

@@ -37,7 +37,7 @@ def predict(
     overwrite: options.Overwrite = False,
     memory: options.StoreMemory = None,
     own_class: options.OwnClass = None,
-    add: Path | None = Option(
+    add: list[Path] | None = Option(
         None,
         metavar="NEW",
         help="Tables of new nodes and edges to add to DATASET; predict only the new nodes.",
@@ -67,9 +67,9 @@ def predict(
     Example: hoplite predict cora-lgc cora --out labels.csv --proba
     """
     options.check_table("--out", out, dataset)
-    if add is not None:
-        options.check_table("--out", out, str(add))
-    elif every:
+    for folder in add or ():
+        options.check_table("--out", out, str(folder))
+    if every and not add:
         raise ConfigError("requires --add; without it, all nodes are written.", "all")
     if sets is not None:
         check_number("sets", sets, 0, 1, open_ends="lm")
@@ -90,14 +90,14 @@ def predict(
     model = options.load_model(model_dir, dataset, own_class)
     reading, new = {"prepare": model, **options.without_none(reading)}, None
     of_graphs = is_graph_model(model)
-    if of_graphs and add is not None:
+    if of_graphs and add:
         raise ConfigError("requires a node model; pass new graphs as DATASET.", "add")
     if of_graphs:
         model, data = graphs.opened(model_dir, dataset, reading)
-    elif add is None:
+    elif not add:
         data = open_data(dataset, **reading)
     else:
-        data, new = open_extended(dataset, add, **reading)
+        data, new = open_extended(dataset, *add, **reading)
     tally, order = Tally(classes=model.task.has_classes), Order.of(model, sort, top)
     with steps_bar(f"predict {data.name}") as report:
         batches = predictions(
@@ -138,10 +138,13 @@ def predict(
         console.print_line(f"It has the first {plural(written, what)} by {order.column}")
     if tally.isolated:
         console.print_line(isolated_note(model, tally.isolated, tally.rows))
-    if add is None and not of_graphs:
+    if not add and not of_graphs:
         console.print_line(f"Explain one: hoplite explain {model_dir} {dataset} --node ID")
-    if new is not None and not every:
-        console.print_line(f"The table has only the nodes of {add}; --all adds those of {dataset}.")
+    if add and not every:
+        folders = " and ".join(map(str, add))
+        console.print_line(
+            f"The table has only the nodes of {folders}; --all adds those of {dataset}."
+        )
 
 
 def _print_sets(

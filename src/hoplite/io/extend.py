@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from hoplite.io.sources import (
 )
 from hoplite.io.tables import NodeTable, Reading, check_tables, insert_ids, read_pairs
 from hoplite.labels import kind_of, known_labels
-from hoplite.preparation import Preparation, chosen_preparation
+from hoplite.preparation import TableOptions, chosen_preparation
 from hoplite.structural import (
     links_among,
     log_degrees_of,
@@ -122,15 +122,15 @@ def extend(graph: Graph, new: Any, **options: Any) -> Graph:
 
 
 def extend_tables(
-    graph: Graph, new: Any, *, tables: Path | None = None, **options: Any
+    graph: Graph, new: Any, *, tables: Sequence[Any] = (), **options: Any
 ) -> tuple[Graph, np.ndarray]:
     """As :func:`extend`; also the nodes that ``new`` names (:attr:`NewNodes.named`).
 
-    ``tables`` is what the graph was read from, if it was read from tables: its edges,
-    whose direction the graph no longer knows, are then counted together with the new ones, exactly
-    as in one table. A graph that keeps directions or types needs that.
+    ``tables`` are those that the graph was read from and then extended by, if it was read from
+    tables: their edges, whose direction the graph no longer knows, are then counted together with
+    the new ones, exactly as in one table. A graph that keeps directions or types needs that.
     """
-    if tables is None:
+    if not tables:
         graph.refuse_relations("adding nodes without its tables")
     if links_among(graph.feature_names, graph.preparation) is not None:
         raise GraphError(
@@ -153,13 +153,16 @@ def extend_tables(
     added = arrived.features.astype(features.dtype)
     rows = sp.vstack([features, sp.csr_array(added)]) if sp.issparse(features) else None
     chosen, types = chosen_preparation(graph, options), list[str]()
-    if tables is None:
+    pieces: list[Edges] = []
+    if not tables:
         entries = graph.adjacency.tocoo()
-        pieces: list[Edges] = [(entries.row, entries.col, entries.data if weighted else None)]
-    else:
-        old, types = _edges_of(tables, graph, chosen)
-        pieces = [old]
-    types = [*types, *arrived.types]
+        pieces = [(entries.row, entries.col, entries.data if weighted else None)]
+    for place, source in enumerate(tables):
+        own = {"edges": ""} if place else {}  # an option names the edges of the first alone
+        old, kinds = _edges_of(source, graph, replace(chosen.options, **own))
+        pieces.append(old)
+        types += kinds
+    types += arrived.types
     pieces.append((arrived.sources, arrived.targets, arrived.weights))
     weights = [np.ones(len(ends), np.float32) if w is None else w for ends, _, w in pieces]
     labels = np.concatenate([graph.labels, arrived.labels])
@@ -168,8 +171,8 @@ def extend_tables(
         np.vstack([features, added]) if rows is None else rows,
         labels,
         weights=None if all(w is None for _, _, w in pieces) else np.concatenate(weights),
-        directed=chosen.options.directed and tables is not None,
-        types=types if chosen.options.type and tables is not None else None,
+        directed=chosen.options.directed and bool(tables),
+        types=types if chosen.options.type and tables else None,
         split=arrived.grown_split(graph.split),
         class_names=graph.class_names,
         feature_names=graph.feature_names,
@@ -274,17 +277,21 @@ class NewTables:
         return NewNodes(n, ids, integers, features, labels, split, *ends, types)
 
 
-def _edges_of(source: Any, graph: Graph, prepare: Preparation) -> tuple[Edges, list[str]]:
-    """The edges of the table that ``graph`` was read from, as they are written there; their types.
+def _edges_of(source: Any, graph: Graph, options: TableOptions) -> tuple[Edges, list[str]]:
+    """The edges of a table that ``graph`` was read from, as they are written there; their types.
 
-    Warnings were already given when the graph was read.
+    There are none if it was extended by a node table alone. Warnings were already given when the
+    graph was read.
     """
+    if not options.edges and not is_database(source) and not table_files(Path(source), "edges"):
+        none = np.empty(0, np.int64)
+        return (none, none, None), []
     with Workspace() as work, warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)
-        (edges,) = open_tables(work, source, prepare.options, ("edges",))
+        (edges,) = open_tables(work, source, options, ("edges",))
         insert_ids(work, graph.node_ids or ())
         work.rows("CREATE VIEW ids AS FROM old_ids")
-        pairs = read_pairs(work, edges, prepare.options, str(source))
+        pairs = read_pairs(work, edges, options, str(source))
     types = pairs["kind"].tolist() if "kind" in pairs else []
     return (pairs["s"], pairs["t"], pairs.get("w")), types
 

@@ -83,21 +83,28 @@ def open_data(
 
 
 def open_extended(
-    source: Any, new: Any, /, *, seed: int | None = None, prepare: Any = None, **options: Any
+    source: Any, /, *news: Any, seed: int | None = None, prepare: Any = None, **options: Any
 ) -> tuple[Graph, np.ndarray]:
-    """As :func:`open_data`, with the nodes and edges of ``new`` besides; which nodes that names.
+    """As :func:`open_data`, with the nodes and edges of ``news`` besides; which nodes these name.
 
-    These are its nodes or, if it has none, the ends of its edges. See :func:`hoplite.io.extend`; of
-    tables, old and new edges are counted as those of one table.
+    Each of them names its nodes or, if it has none, the ends of its edges. They are added one after
+    the other, see :func:`hoplite.io.extend`; of tables, old and new edges are counted as those of
+    one table.
     """
     own = {} if hasattr(source, "stored") else options
     data = open_data(source, seed=seed, prepare=prepare, **own)
     if data.stored is not None:
         raise ConfigError(
-            f"{source} is a hop store; first add the nodes to it with `hoplite propagate {new} "
+            f"{source} is a hop store; first add the nodes to it with `hoplite propagate {news[0]} "
             f"--update --out {source}`, then predict."
         )
-    return extend_tables(data.in_memory(), new, tables=table_source(source), **options)
+    graph, tables = data.in_memory(), table_source(source)
+    named, edge_tables = np.empty(0, np.int64), () if tables is None else (tables,)
+    for new in news:
+        graph, nodes = extend_tables(graph, new, tables=edge_tables, **options)
+        named = np.union1d(named, nodes)
+        edge_tables = (*edge_tables, new) if edge_tables else ()
+    return graph, named
 
 
 @contextlib.contextmanager
