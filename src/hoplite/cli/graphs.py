@@ -114,7 +114,8 @@ def explain(
         console.print_line(described.title)
         for name, text in described.facts.items():
             console.print_line(f"{name}: {text}")
-        console.print_description(described)
+        for table in described.tables:
+            console.print_table(table.title, table.columns, table.rows)  # --top has shortened them
         if page is not None:
             console.print_line(f"Page: {page}")
 
