@@ -131,11 +131,11 @@ class NodeEstimator(BaseEstimator):
         options = {name: getattr(self, name) for name in sorted(names_of_settings)}
         model_config, training_config = split_options(self.model_class.name, options)
         training_config.warn_unused()
-        known = val is not None and len(val) > 0
-        known = known or count_folds(training_config, {"train": train}) > 0
-        training_config.check_validated(known, "pass validation=(nodes, y)")
         weights = checked_weights(sample_weight, len(train))
-        sets = {"train": NodeSet(train.nodes, train.labels, weights)}
+        sets = {"train": NodeSet(train.nodes, train.labels, weights).counted()}
+        known = val is not None and len(val) > 0
+        known = known or count_folds(training_config, sets) > 0
+        training_config.check_validated(known, "pass validation=(nodes, y)")
         sets |= {} if val is None else {"val": val}
         (run,) = fit(
             graph,
@@ -243,7 +243,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
             Nodes that choose the best epoch and stop training early. Without them, ``folds`` of the
             training nodes choose, and with ``folds=0`` the last epoch is kept.
         sample_weight : array, optional
-            Weight of each training node in the loss, times that of ``class_weight``.
+            Weight of each training node in the loss, times that of ``class_weight``. Nodes of
+            weight 0 are as if without a label.
 
         Returns
         -------

@@ -299,3 +299,26 @@ def test_a_rare_class_of_tables_has_a_threshold_by_out_of_fold_f1(tmp_path):
     assert figures["f1"] > figures[0.5]
     assert run.threshold is None
     assert hoplite.train(tmp_path, folds=0, hops=1).training_config.threshold == 0.5
+
+
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_labels_of_nodes_of_weight_0_change_nothing(part):
+    graph = untidy(sparse=False)
+    labels = np.where(graph.labels > 0, 1, graph.labels)
+    known = np.flatnonzero(labels >= 0)
+    split = hoplite.Split(known) if part == "train" else hoplite.Split(known[::2], known[1::2])
+    weights, lost = np.ones(graph.num_nodes), getattr(split, part)[::3]
+    weights[lost] = 0
+    flipped = labels.copy()
+    flipped[lost] = 1 - flipped[lost]
+    options = {"hops": 0, "optimizer": "path", "threshold": "f1", "calibrate": True}
+    facts = []
+    for values in (labels, flipped):
+        other = graph.with_labels(values, ["no", "yes"]).with_split(split)
+        result = hoplite.train(other, "blocks", sample_weight=weights, **options)
+        facts.append((result.model.task, result.best_run.val_metrics.figures, result.out_of_fold))
+        if part == "train":
+            model = hoplite.HopBlocksClassifier(other, **options)
+            model.fit(known, values[known], sample_weight=weights[known])
+            facts[-1] += (model.model_.task,)
+    assert facts[0] == facts[1]

@@ -19,7 +19,7 @@ from hoplite.engine.evaluation import Plan
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
 from hoplite.formatting import Described, Description, Table, printable
-from hoplite.graph import NodeData
+from hoplite.graph import NodeData, Split
 from hoplite.labels import AUTO, kind_of
 from hoplite.models import (
     MODELS,
@@ -163,7 +163,7 @@ class TrainingResult(Described):
     @property
     def out_of_fold(self) -> bool:
         """Whether validation scores are from cross-validation."""
-        return not self.graph.split.val.size and self._validated == len(self.graph.split.train)
+        return self.best_run.out_of_fold
 
     @property
     def held_out(self) -> int:
@@ -542,7 +542,8 @@ def train(
     cluster : str, optional
         Address of a Dask cluster whose workers share the rows of a store.
     sample_weight : (n,) array, optional
-        Weight of each node in the loss.
+        Weight of each node in the loss. Training and validation nodes of weight 0 are as if without
+        a label; scores, thresholds and temperatures count the others once each.
     task : {"auto", "classification", "regression", "multilabel"}
         What the labels are; see :meth:`hoplite.Graph.for_task`.
     **options
@@ -669,7 +670,8 @@ class _Defaults:
 
     def _try(self, candidate: Candidate) -> None:
         data = self._opened if self._many and self._tables else self._data
-        comparison = Comparison(data, class_weight=self._options.get("class_weight"))
+        seen = data.in_memory().with_split(Split(self._sets["train"].nodes))
+        comparison = Comparison(seen, class_weight=self._options.get("class_weight"))
         train = partial(self._judged, data, candidate.model, candidate.options)
         self.tried.append(comparison.attempt(candidate, train))
 

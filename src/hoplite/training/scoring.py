@@ -52,6 +52,7 @@ class ScoredRun:
     ``outputs`` are the labels and the outputs of the validation and the test nodes, where there are
     some and all are finite. ``judged`` are the monitor's figure of the validation nodes and their
     loss, by which runs are compared, and ``judged_accuracy`` their accuracy, before any threshold.
+    ``out_of_fold``: the outputs of "val" are those of training nodes, from cross-validation.
     """
 
     seed: int
@@ -67,6 +68,7 @@ class ScoredRun:
     outputs: dict[str, tuple[np.ndarray, np.ndarray]]
     judged: tuple[float, float]
     judged_accuracy: float
+    out_of_fold: bool = False
 
     @cached_property
     def val_metrics(self) -> Evaluation | None:
@@ -250,6 +252,7 @@ def scored_run(
         outputs=outputs,
         judged=judged,
         judged_accuracy=judged_accuracy,
+        out_of_fold=crossed is not None and "val" in outputs,
     )
 
 

@@ -46,11 +46,13 @@ class NodeSet:
         return NodeSet(self.nodes[rows], self.labels[rows], weights)
 
     def counted(self) -> NodeSet:
-        """The nodes that count in the loss; those of weight 0 are as if without a label."""
-        if self.weights is None:
+        """The nodes that count in the loss; those of weight 0 are as if without a label.
+
+        All nodes if all weights are 0.
+        """
+        if self.weights is None or not self.weights.any():
             return self
-        some = self.weights.reshape(len(self), -1).any(axis=1)
-        return NodeSet(self.nodes[some], self.labels[some])
+        return self.at(np.flatnonzero(self.weights.reshape(len(self), -1).any(axis=1)))
 
     def distinct(self) -> NodeSet:
         """The nodes in rising order, without weights; one that comes twice has its first label."""
@@ -76,12 +78,16 @@ class NodeSet:
 
 
 def node_sets(data: NodeData, sample_weight: np.ndarray | None = None) -> dict[str, NodeSet]:
-    """The ``train``, ``val`` and ``test`` nodes of a labelled graph's split, and their weights."""
+    """The ``train``, ``val`` and ``test`` nodes of a labelled graph's split, and their weights.
+
+    Training and validation nodes of weight 0 are left out.
+    """
     found = {}
     for name in PARTS:
         nodes = getattr(data.split, name)
         weights = None if sample_weight is None else sample_weight[nodes]
-        found[name] = NodeSet(nodes, data.labels[nodes], weights)
+        part = NodeSet(nodes, data.labels[nodes], weights)
+        found[name] = part if name == "test" else part.counted()
     return found
 
 
