@@ -101,6 +101,16 @@ def test_no_out_of_fold_output_changes_with_the_label_of_its_node(monkeypatch, o
         assert not np.array_equal(other, first)
 
 
+def test_out_of_fold_outputs_are_those_of_the_folds_where_a_class_does_not_count():
+    graph = untidy(sparse=True)
+    graph = graph.with_split(Split(np.flatnonzero(graph.labels >= 0)[:80]))  # folds of 16 nodes
+    options = {"epochs": 1, "lr": 1.0, "dropout": 0.0, "class_weight": {"1": 0}}
+    run = hoplite.train(
+        graph, "blocks", hops=0, neighbour_labels=True, optimizer="adam", **options
+    ).best_run
+    assert run.val_accuracy == pytest.approx(run.history["val_accuracy"][0])
+
+
 def test_a_trained_model_gives_a_node_the_same_output_whatever_its_own_label():
     graph = untidy(sparse=True)
     model = hoplite.train(graph, "ppr", hops=3, neighbour_labels=True).model

@@ -322,3 +322,13 @@ def test_labels_of_nodes_of_weight_0_change_nothing(part):
             model.fit(known, values[known], sample_weight=weights[known])
             facts[-1] += (model.model_.task,)
     assert facts[0] == facts[1]
+
+
+def test_folds_of_repeated_nodes_are_those_of_each_node_once():
+    graph = all_labels(untidy(sparse=False))
+    nodes = graph.split.train
+    curves = []
+    for rows in (nodes, np.repeat(nodes, 3)):
+        model = hoplite.HopBlocksClassifier(graph, hops=0, optimizer="adam", dropout=0, epochs=9)
+        curves.append(model.fit(rows, graph.labels[rows]).history_["val_loss"])
+    np.testing.assert_allclose(*curves, rtol=1e-4)

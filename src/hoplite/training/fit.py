@@ -292,6 +292,12 @@ def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     return numbers
 
 
+def _folds_of(train: NodeSet, folds: int, seed: int) -> np.ndarray:
+    """The fold of each row; the rows of a node that is repeated are all in the same one."""
+    _, first, rows = np.unique(train.nodes, return_index=True, return_inverse=True)
+    return fold_numbers(np.asarray(train.labels)[first], folds, seed)[rows]
+
+
 def hold_out(
     runs: Sequence[Run], sets: Mapping[str, NodeSet], *, stored: bool, final: bool
 ) -> tuple[list[Run], dict[str, NodeSet]]:
@@ -322,7 +328,7 @@ def hold_out(
         return list(runs), parts
     holds_out = len(train) > MAX_FOLDED or config.correct_smooth or stored
     if holds_out:
-        inside = fold_numbers(np.asarray(train.labels), folds, runs[0].seed) == 0
+        inside = _folds_of(train, folds, runs[0].seed) == 0
         parts |= {"train": train.at(~inside), "val": train.at(inside)}
     refit = holds_out and final  # folds end with a training on all nodes
     changed = [dataclasses.replace(run.config, refit=refit) for run in runs]
@@ -334,9 +340,10 @@ def count_folds(config: TrainingConfig, sets: Mapping[str, NodeSet]) -> int:
 
     Each fold has at least one node.
     """
-    if len(sets.get("val", ())) or len(sets["train"]) < MIN_LABELS:
+    count = len(np.unique(sets["train"].nodes))
+    if len(sets.get("val", ())) or count < MIN_LABELS:
         return 0
-    return min(config.folds, len(sets["train"]))
+    return min(config.folds, count)
 
 
 def cross_validate(
@@ -363,7 +370,7 @@ def cross_validate(
         False keeps the model of the first fold instead of training on all nodes.
     """
     model, source, task = shared.model, shared.source, shared.task
-    numbers = fold_numbers(np.asarray(train.labels), folds, runs[0].seed)
+    numbers = _folds_of(train, folds, runs[0].seed)
     trained: list[list[RunResult]] = []
     used: list[tuple[Any, Any]] = []
     learned: list[NodeSet] = []
@@ -398,7 +405,7 @@ def cross_validate(
     alike = alike and all(own_source is source for _, own_source in used)
     found = []
     for run, result, epoch, *parts in zip(runs, results, chosen, *trained, strict=True):
-        outputs = _out_of_fold(shared, train, numbers, used, parts, epoch)
+        outputs = _out_of_fold(shared, train.nodes, numbers, used, learned, parts, epoch)
         weights = _fold_weights(parts, epoch) if alike else ()
         joined = _joined(run, result, parts, epoch)
         found.append(CrossValidated(joined, outputs, numbers, weights))
@@ -407,18 +414,19 @@ def cross_validate(
 
 def _out_of_fold(
     shared: Fitted,
-    train: NodeSet,
+    nodes: np.ndarray,
     numbers: np.ndarray,
     used: Sequence[tuple[Any, Any]],
+    learned: Sequence[NodeSet],
     parts: Sequence[RunResult],
     epoch: int,
 ) -> np.ndarray:
-    """The outputs of every node, by the model and the source of its fold: (N, m)."""
-    outputs = np.empty((len(train), shared.model.num_classes), shared.source.dtype)
+    """The outputs of every node, by the model, the source and the labels of its fold: (N, m)."""
+    outputs = np.empty((len(nodes), shared.model.num_classes), shared.source.dtype)
     for fold, ((model, source), part) in enumerate(zip(used, parts, strict=True)):
         inside = numbers == fold
-        seen = with_neighbours(model, source, train.at(~inside), shared.task)
-        outputs[inside] = _outputs(model, seen, part, epoch, train.nodes[inside])
+        seen = with_neighbours(model, source, learned[fold], shared.task)
+        outputs[inside] = _outputs(model, seen, part, epoch, nodes[inside])
     return outputs
 
 
