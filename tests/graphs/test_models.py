@@ -41,17 +41,19 @@ def test_names_of_families_are_those_of_the_command_line() -> None:
     assert tuple(FAMILIES) == config.FAMILIES
 
 
+@pytest.mark.parametrize("threshold", [0.5, 0.95])
 @pytest.mark.parametrize("name", OPTIONS)
-def test_parts_add_up_to_the_logit(
-    small: GraphSet, models: dict[str, GraphModel], name: str
-) -> None:
-    logits = models[name].logits(small)
-    for g in range(0, len(small), 7):
-        alone = explain_graph(models[name], small, g, "dense", alone=True)
+def test_parts_add_up_to_the_logit(small: GraphSet, name: str, threshold: float) -> None:
+    model = train_graphs(small, name, threshold=threshold, **OPTIONS[name]).model
+    logits, predicted = model.logits(small), model.predict(small)
+    assert (predicted == logits.argmax(axis=1)).all() == (threshold == 0.5)
+    for g in range(len(small)):
+        alone = explain_graph(model, small, g, "dense", alone=True)
         assert alone.logit == pytest.approx(logits[g, 1], abs=1e-5)
         assert abs(alone.residual) < 1e-5
-        lead = explain_graph(models[name], small, g)
-        assert abs(lead.logit) == pytest.approx(abs(logits[g, 1] - logits[g, 0]), abs=1e-5)
+        lead = explain_graph(model, small, g)
+        assert lead.class_ == lead.predicted == model.class_names[predicted[g]]
+        assert lead.logit == pytest.approx(np.ptp(model.task.decisions(logits[g])), abs=1e-5)
         assert abs(lead.residual) < 1e-5
         if name != "pool":
             assert lead.parts is not None

@@ -41,9 +41,10 @@ class GraphExplanation(Described):
     class_, against, predicted : str
         ``against`` is None where the logit itself is explained.
     logit : float
-        What the parts add up to: the logit of the class, or its lead.
+        What the parts add up to: the logit of the class, or its lead, which is never negative for
+        the predicted class: a chosen threshold adds its log-odds.
     bias : float
-        The part of no column.
+        The part of no column, with that of the threshold.
     columns : dict of float
         The part of every column of Phi that is not 0, by its name.
     parts : (steps, n) array or None
@@ -255,19 +256,21 @@ def explain_graph(
     place = graphs.index(graph)
     pooled = model.pooled(graphs.select([place]))
     logits, names = model.head.logits(pooled)[0].astype(np.float64), model.class_names
-    c, versus = int(logits.argmax()), None
+    decisions = model.task.decisions(logits)
+    c, versus = int(decisions.argmax()), None
     if class_ is not None:
         c = class_index("class", names, class_)
     if against is not None:
         versus = class_index("against", names, against)
     elif model.task.exclusive and len(names) > 1 and not alone:
-        versus = int(np.where(np.arange(len(names)) == c, -np.inf, logits).argmax())
+        versus = int(np.where(np.arange(len(names)) == c, -np.inf, decisions).argmax())
     signs = np.zeros(len(names))
     signs[c] = 1
     if versus is not None:
         signs[versus] -= 1
     contrast = model.head.maps_[0].astype(np.float64) @ signs
-    bias = float(model.head.weights.get("bias", np.zeros(len(names))) @ signs)
+    threshold = 0.0 if versus is None else float((decisions - logits) @ signs)
+    bias = float(model.head.weights.get("bias", np.zeros(len(names))) @ signs) + threshold
     row: Any = pooled.features[[0]]
     row = (row.toarray() if hasattr(row, "toarray") else row)[0].astype(np.float64)
     amounts = row * contrast
@@ -283,7 +286,7 @@ def explain_graph(
         names[c],
         None if versus is None else names[versus],
         predicted,
-        float(logits @ signs),
+        float(logits @ signs) + threshold,
         bias,
         columns,
         parts,
