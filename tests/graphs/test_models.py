@@ -299,3 +299,16 @@ def test_a_search_takes_the_best_candidate_and_is_continued(
         hoplite.search(small, protocol="test")
     with pytest.raises(SearchError, match="another data"):
         hoplite.search(small.with_split(Split(range(60))), grid=grid, out=tmp_path)
+
+
+def test_a_search_on_many_graphs_trains_as_train_does(
+    small: GraphSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("graphs.training", "training.fit"):
+        monkeypatch.setattr(sys.modules[f"hoplite.{module}"], "MAX_FOLDED", 40)
+    many = small.with_split(None)
+    found = hoplite.search(many, grid={"colours": {"depth": [2]}}, workers=1)
+    expected = train_graphs(many, grid=[{"model": "colours", "depth": [2]}])
+    assert found.best.val_loss == pytest.approx(expected.candidates[0].loss)
+    assert found.trained.training_config.refit
+    np.testing.assert_array_equal(found.model.logits(small), expected.model.logits(small))

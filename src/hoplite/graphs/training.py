@@ -282,4 +282,5 @@ def compare(graphs: GraphSet, candidate: Candidate, training: Mapping[str, Any])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)
         quick = dict(training) | {"refit": False, "calibrate": False}
+        graphs, quick = _as_trained(graphs, quick)
         return _trained(_pooled(graphs, candidate), quick, test=False).best_run

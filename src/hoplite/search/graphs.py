@@ -126,8 +126,7 @@ class GraphSearchResult(SearchResult):
     @cached_property
     def trained(self) -> GraphResult:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The chosen candidate, trained again and scored on the test graphs."""
-        own, training = _options(self.best.options)
-        return train_graphs(self.graphs, self._family, **own, **training)
+        return train_graphs(self.graphs, self._family, **self._changed)
 
     @property
     def varied(self) -> list[str]:
@@ -136,11 +135,15 @@ class GraphSearchResult(SearchResult):
 
     def command(self, dataset: str, reading: Mapping[str, Any]) -> str:
         """The ``hoplite train`` command that repeats the choice."""
-        family, (own, training) = self._family, _options(self.best.options)
-        defaults = dataclasses.asdict(find_family(family).Settings())
+        return changed_command(dataset, self._family, self._changed, reading)
+
+    @property
+    def _changed(self) -> dict[str, Any]:
+        """The settings of the choice that are not defaults."""
+        defaults = dataclasses.asdict(find_family(self._family).Settings())
         defaults |= dataclasses.asdict(split_options("sgc", HEAD)[1])
-        changed = {name: v for name, v in (own | training).items() if v != defaults[name]}
-        return changed_command(dataset, family, changed, reading)
+        options = {name: v for name, v in self.best.options.items() if name != "model"}
+        return {name: v for name, v in options.items() if v != defaults[name]}
 
     @property
     def _family(self) -> str:
