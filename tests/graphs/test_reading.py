@@ -89,6 +89,36 @@ def test_columns_are_fitted_to_training_graphs(folder: Path) -> None:
         np.testing.assert_array_equal(by_name(after, graph), by_name(before, graph))
 
 
+@pytest.mark.parametrize("library", ["tables", "networkx", "igraph"])
+def test_columns_are_fitted_to_the_training_graphs_of_a_drawn_split(library: str) -> None:
+    source = pytest.importorskip("igraph" if library == "igraph" else "networkx")
+
+    def loaded(charge: float, others: np.ndarray) -> GraphSet:
+        charges = np.where(np.isin(np.arange(20), others), charge, np.arange(20.0))
+        nodes = pd.DataFrame({"graph": range(20), "id": 0, "charge": charges, "tag": charges > 99})
+        labels = ["ab"[g % 2] for g in range(20)]
+        if library == "tables":
+            edges = pd.DataFrame({"graph": [0], "source": [0], "target": [0]})
+            graphs = pd.DataFrame({"graph": range(20), "label": labels})
+            return load_graphs((graphs, nodes.astype({"tag": str}), edges), seed=0)
+        lists = [source.Graph() for _ in range(20)]
+        for graph, x in zip(lists, charges.tolist(), strict=True):
+            add = graph.add_vertex if library == "igraph" else graph.add_node
+            add("a", charge=x, tag=str(x > 99))
+        return load_graphs(lists, labels=labels, seed=0, scale="robust")
+
+    split = loaded(0, np.empty(0)).table.split
+    others = np.concatenate([split.val, split.test])
+    high, low = loaded(1e3, others), loaded(-1e6, others)
+    assert high.preparation == low.preparation
+    np.testing.assert_array_equal(high.table.split.train, split.train)
+
+
+def test_nodes_that_only_edges_name_are_created(folder: Path) -> None:
+    (folder / "edges.csv").write_text(EDGES + "m3,a,z\n", encoding="utf-8")
+    assert load_graphs(folder, unknown_nodes="create").sizes.tolist() == [2, 2, 2, 2, 1]
+
+
 def test_databases_and_frames_say_the_same(folder: Path, tmp_path: Path) -> None:
     expected = load_graphs(folder)
     tables = {stem: folder / f"{stem}.csv" for stem in ("graphs", "nodes", "edges")}

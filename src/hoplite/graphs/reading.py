@@ -55,6 +55,7 @@ SEPARATOR = "\x1f"  # between a graph and a node
 TU_MEMBERS = "_graph_indicator.txt"
 MAX_NODES = 10**8  # of a file without features
 MAX_DENSE = 1 << 26  # values of features with tags
+Options = Mapping[str, Any]
 
 
 def is_graph_set(source: Any) -> bool:
@@ -121,24 +122,28 @@ def load_graphs(
     >>> load_graphs([pair, pair], labels=["a", "b"])
     GraphSet(graphs=2, nodes=4, edges=2, features=1, classes=2)
     """
-    graphs = _load(source, split, prepare, labels, options).for_task(options.get("task"))
-    own = graphs.table.split
-    if seed is None or own.val.size or own.test.size or not own.train.size:
-        return graphs
-    return graphs.with_split(stratified_split(graphs.table.labels, seed))
+    graphs = _load(source, seed, split, prepare, labels, options).for_task(options.get("task"))
+    return graphs.with_split(_drawn(graphs.table.split, graphs.table.labels, seed))
+
+
+def _drawn(split: Split, labels: Any, seed: int | None) -> Split:
+    """The split, or a stratified one of ``seed`` if it names training graphs only."""
+    if seed is None or split.val.size or split.test.size or not split.train.size:
+        return split
+    return stratified_split(labels, seed)
 
 
 def _load(
-    source: Any, split: int | None, prepare: Any, labels: Any, options: Mapping[str, Any]
+    source: Any, seed: int | None, split: int | None, prepare: Any, labels: Any, options: Options
 ) -> GraphSet:
     if isinstance(source, GraphSet):
         return source
     if isinstance(source, list | tuple) and not (len(source) == 3 and all(map(is_frame, source))):
-        return _from_list(source, labels, prepare, options)
+        return _from_list(source, labels, seed, prepare, options)
     if isinstance(source, str | os.PathLike) and (Path(source) / FILE).is_file():
         return open_graph_files(Path(source))
     if isinstance(source, list | tuple) or _is_tables(Path(source)):
-        return _read_tables(source, prepare, options)
+        return _read_tables(source, seed, prepare, options)
     path = Path(source)
     if path.is_dir():
         return read_tu(path)
@@ -166,9 +171,9 @@ def _is_tables(path: Path) -> bool:
 # --------------------------------------------------------------------------------- tables
 
 
-def _read_tables(source: Any, prepare: Any, options: Mapping[str, Any]) -> GraphSet:
+def _read_tables(source: Any, seed: int | None, prepare: Any, options: Options) -> GraphSet:
     options = {name: value for name, value in options.items() if value is not None}
-    reading = Reading.of(getattr(prepare, "preparation", prepare), options)
+    reading = Reading.of(prepare, options)
     if reading.options.directed or reading.options.type:
         raise ConfigError("directed and type are not supported for sets of graphs; leave them out.")
     with Workspace() as work:
@@ -177,10 +182,12 @@ def _read_tables(source: Any, prepare: Any, options: Mapping[str, Any]) -> Graph
             name = "graphs"
         else:
             tables, name = open_tables(work, source, reading.options, STEMS), Path(source).stem
-        return _table_set(work, tables, reading, name)
+        return _table_set(work, tables, reading, seed, name)
 
 
-def _table_set(work: Workspace, tables: Sequence[Table], reading: Reading, name: str) -> GraphSet:
+def _table_set(
+    work: Workspace, tables: Sequence[Table], reading: Reading, seed: int | None, name: str
+) -> GraphSet:
     graphs, nodes, edges = tables
     for table in tables:
         require_columns(table, [GRAPH])
@@ -191,7 +198,7 @@ def _table_set(work: Workspace, tables: Sequence[Table], reading: Reading, name:
     no_edges = empty_table("edges", dict.fromkeys(reading.options.ends, "VARCHAR"))
     found = NodeTable(work, graphs.without(*others), no_edges, known)
     labels, class_names = found.labels()
-    split, ids = found.split(labels, None), [*map(str, found.pieces("id"))]
+    split, ids = _drawn(found.split(labels, None), labels, seed), [*map(str, found.pieces("id"))]
     whole = found.integer_ids
     _forget(work)
 
@@ -286,7 +293,7 @@ def _library(graph: Any) -> str | None:
 
 
 def _from_list(
-    graphs: Sequence[Any], labels: Any, prepare: Any, options: Mapping[str, Any]
+    graphs: Sequence[Any], labels: Any, seed: int | None, prepare: Any, options: Options
 ) -> GraphSet:
     libraries = {_library(one) for one in graphs}
     if len(libraries) != 1 or None in libraries:
@@ -296,7 +303,7 @@ def _from_list(
         )
     (library,) = libraries
     if library in ("networkx", "igraph"):
-        return _from_named(graphs, labels, prepare, options)
+        return _from_named(graphs, labels, seed, prepare, options)
     if library == "hoplite":
         plain = list(graphs)
     else:
@@ -318,7 +325,7 @@ def _from_pyg(data: Any) -> Graph:
 
 
 def _from_named(
-    graphs: Sequence[Any], labels: Any, prepare: Any, options: Mapping[str, Any]
+    graphs: Sequence[Any], labels: Any, seed: int | None, prepare: Any, options: Options
 ) -> GraphSet:
     """Graphs whose nodes have attributes, as one graph of NetworkX."""
     require_extra("convert", "a list of graphs", "networkx")
@@ -328,17 +335,26 @@ def _from_named(
         labels = [_label_of(one) for one in graphs]
         labels = labels if any(one is not None for one in labels) else None
     plain = [one if isinstance(one, nx.Graph) else one.to_networkx() for one in graphs]
-    chosen = {"label": None, "split": None, "prepare": getattr(prepare, "preparation", prepare)}
-    chosen |= {name: value for name, value in options.items() if value is not None}
+    sizes = [*map(len, plain)]
     block = nx.disjoint_union_all(plain)
     for data in block.nodes.values():
-        data.pop("_igraph_index", None)
-    whole = networkx_graph(block, **chosen)
+        for name in ("_igraph_index", "label", "split"):
+            data.pop(name, None)
+    chosen = {name: value for name, value in options.items() if value is not None}
     codes, names = coded_labels(labels, options.get("task"))
+    table = Graph.from_edges([], np.empty((len(plain), 0)), codes, class_names=names)
+    own = table.for_task(options.get("task")).labels
+    train = _drawn(Split(np.flatnonzero(known_labels(own))), own, seed).train
+    inside = np.flatnonzero(np.isin(np.repeat(np.arange(len(plain)), sizes), train))
+    if prepare is None and inside.size:
+        prepare = networkx_graph(block.subgraph(inside.tolist()), **chosen).preparation
+        fixed = {*TableOptions.names()} - {*TableOptions.names(reading=True)}
+        chosen = {name: value for name, value in chosen.items() if name not in fixed}
+    whole = networkx_graph(block, prepare=prepare, **chosen)
     return GraphSet(
         whole.adjacency,
         whole.features,
-        np.cumsum([0, *map(len, plain)]),
+        np.cumsum([0, *sizes]),
         codes,
         class_names=names,
         feature_names=whole.feature_names,

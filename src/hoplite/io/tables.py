@@ -420,7 +420,7 @@ class NodeTable:
                 f"SELECT {id_sql(edges, end)} AS id FROM {edges.sql}" for end in self._options.ends
             )
             work.rows(
-                f"CREATE TEMP TABLE new_ids AS SELECT DISTINCT id FROM ({ends}) "
+                f"CREATE OR REPLACE TEMP TABLE new_ids AS SELECT DISTINCT id FROM ({ends}) "
                 "ANTI JOIN ids USING (id) WHERE id IS NOT NULL ORDER BY id"
             )
         work.rows("INSERT INTO cells (id) SELECT id FROM new_ids ORDER BY id")
