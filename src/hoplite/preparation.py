@@ -598,7 +598,7 @@ def _kinds(columns: Sequence[PreparedColumn]) -> str:
     return f"{', '.join(some)} and {last}" if some else last
 
 
-# What versions before 0.2 did, and still happens to the tables of a model without a preparation.
+# How tables are read for a model whose training data had no preparation.
 AS_THEY_ARE = Preparation(TableOptions(scale="none", gaps=REFUSE, categories=None))
 
 

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from hoplite import load
-from hoplite.errors import ConfigError, DatasetError, GraphError
+from hoplite import GraphClassifier, load
+from hoplite.errors import ConfigError, DatasetError, GraphError, ModelFileError
 from hoplite.graph import Graph
 from hoplite.graphs import (
     GraphSet,
@@ -169,6 +169,11 @@ def test_new_graphs_are_prepared_as_those_of_the_training(folder: Path, tmp_path
     found = load_graphs(new, prepare=graphs.preparation)
     assert found.feature_names == graphs.feature_names
     np.testing.assert_array_equal(by_name(found, "z")[0], by_name(graphs, "m1")[0])
+    known = graphs.select([0, 1, 2, 3])
+    fitted = GraphClassifier("hops", hops=1, folds=2).fit(known, known.labels)
+    assert fitted.predict(known)[:1] == fitted.predict([graphs[0]])
+    with pytest.raises(ModelFileError, match="'charge' was prepared differently"):
+        fitted.predict(load_graphs(new))
 
 
 def test_a_tu_folder(tmp_path: Path) -> None:

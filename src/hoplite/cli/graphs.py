@@ -71,8 +71,7 @@ def load(model_dir: Path, dataset: str, reading: Mapping[str, Any]) -> tuple[Gra
 
     model = GraphModel.load(model_dir)
     known = {name: value for name, value in reading.items() if name != "prepare"}
-    prepare = {"prepare": model} if model.preparation is not None else {}
-    return model, load_graphs(dataset, **prepare, **options.without_none(known))
+    return model, load_graphs(dataset, prepare=model, **options.without_none(known))
 
 
 def opened(model_dir: Path, dataset: str, reading: Mapping[str, Any]) -> tuple[TrainedModel, Graph]:

@@ -24,6 +24,7 @@ from hoplite.graph import Graph, Split
 from hoplite.labels import kind_of, known_labels
 from hoplite.preparation import Preparation
 
+COLUMNS = ("num_features", "feature_names", "preparation")  # alike in all graphs of a set
 BLOCK = 1 << 22  # values of nodes in a range of graphs
 MAX_CACHED, MAX_BYTES = 16, 1 << 27  # results that are kept, and bytes of each
 
@@ -125,14 +126,11 @@ class GraphSet(Described):
             raise GraphError("the list of graphs is empty; pass at least one graph.")
         first = graphs[0]
         for place, graph in enumerate(graphs):
-            if (graph.num_features, graph.feature_names) != (
-                first.num_features,
-                first.feature_names,
-            ):
+            if any(getattr(graph, name) != getattr(first, name) for name in COLUMNS):
                 raise GraphError(
                     f"graph {place} has {plural(graph.num_features, 'feature')} and graph 0 has "
-                    f"{first.num_features:,}, or their feature names differ; all graphs must have "
-                    "the same columns."
+                    f"{first.num_features:,}, or their feature names or preparation differ; all "
+                    "graphs must have the same columns, prepared in the same way."
                 )
         features = [graph.features for graph in graphs]
         sparse = any(map(sp.issparse, features))
@@ -144,6 +142,7 @@ class GraphSet(Described):
             labels,
             feature_names=first.feature_names,
             node_ids=[one for graph in graphs for one in graph.node_ids or ()] if named else None,
+            preparation=first.preparation,
             **options,
         )
 
@@ -190,7 +189,8 @@ class GraphSet(Described):
         size = (int(high - low),) * 2
         data = self.adjacency.data[arcs], columns - low, ends - ends[0]
         matrix = sp.csr_array(data, shape=size)
-        return Graph(matrix, self.features[low:high], feature_names=self.feature_names)
+        rows = self.features[low:high]
+        return Graph(matrix, rows, feature_names=self.feature_names, preparation=self.preparation)
 
     def blocks(self, width: int = 1) -> Iterator[tuple[slice, Graph]]:
         """Ranges of graphs with at most 4 million values, ``width`` for each node, or one graph."""
@@ -255,7 +255,6 @@ class GraphSet(Described):
             class_names=self.class_names or None,
             graph_ids=None if ids is None else [ids[i] for i in chosen.tolist()],
             name=self.name,
-            preparation=self.preparation,
         )
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:

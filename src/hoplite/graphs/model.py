@@ -18,13 +18,12 @@ from hoplite.errors import ModelFileError
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.pooling import FAMILIES, Pooling, find_family
-from hoplite.models.alignment import aligned_columns, in_columns
+from hoplite.models.alignment import aligned_columns, check_prepared, in_columns
 from hoplite.models.trained import TrainedModel
 from hoplite.preparation import Preparation
 from hoplite.tasks import Task
 
 KEY = "graphs"  # of the training of a model
-WORD = "u8"  # colours are written as texts: JSON's numbers end at 2^53
 
 
 class PoolingFile(msgspec.Struct, frozen=True):
@@ -113,8 +112,13 @@ class GraphModel:
         return self.head.task
 
     def pooled(self, graphs: GraphSet) -> PooledGraphs:
-        """Phi of the graphs, (G, width), as the features of nodes without edges."""
-        columns = aligned_columns(graphs, self.pooling.num_features, self.feature_names)  # pyright: ignore[reportArgumentType]
+        """Phi of the graphs, (G, width), as the features of nodes without edges.
+
+        ModelFileError if their columns are not those of the training, or were prepared differently.
+        """
+        data: Any = graphs
+        check_prepared(data, self.preparation)
+        columns = aligned_columns(data, self.pooling.num_features, self.feature_names)
         if columns is not None:
             own: Any = graphs.features
             features = in_columns(own.toarray() if sp.issparse(own) else own, columns)
@@ -179,7 +183,7 @@ class GraphModel:
             The folder.
         """
         arrays: dict[str, Any] = {
-            name: [f"{word:x}" for word in array.tolist()]
+            name: [f"{word:x}" for word in array.tolist()]  # JSON's numbers end at 2^53
             if array.dtype.kind == "u"
             else array.tolist()
             for name, array in self.pooling.state.items()

@@ -144,8 +144,7 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
     other = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
     raise ModelFileError(
         f"column {other!r} was prepared differently for {data.name} than for training; read its "
-        "tables with hoplite.load(folder, prepare=model), or make the store with "
-        "`hoplite propagate --prepare MODEL_DIR`."
+        "tables with prepare=model, or make the store with `hoplite propagate --prepare MODEL_DIR`."
     )
 
 
