@@ -72,6 +72,15 @@ def test_labels_are_sorted_as_numbers_if_all_are(tmp_path):
     assert graph.class_names == ("10", "9", "a")
 
 
+def test_words_for_a_gap_are_missing_labels_in_csv_only(tmp_path):
+    graph = read_tables(write(tmp_path, "id,label,x\n1,a,0\n2,NA,0\n3,n/a,1\n", "source,target\n"))
+    assert (graph.class_names, graph.labels.tolist()) == (("a",), [0, -1, -1])
+    (tmp_path / "nodes.csv").unlink()
+    table = {"id": [1, 2, 3], "label": ["a", "NA", None], "x": [0, 0, 1]}
+    pq.write_table(pa.table(table), tmp_path / "nodes.parquet")
+    assert read_tables(tmp_path).class_names == ("NA", "a")
+
+
 def test_split_words(tmp_path):
     nodes = "id,label,split,x\n1,a,Train,0\n2,a, valid,1\n3,a,validation,1\n4,a,TEST,1\n5,a,val,1\n"
     split = read_tables(write(tmp_path, nodes, "source,target\n")).split

@@ -345,7 +345,7 @@ class NodeTable:
         label = part = "CAST(NULL AS VARCHAR)"
         self._labelled = options.label in table.names
         if self._labelled:
-            label = label_sql(table, options.label)
+            label = filled_sql(label_sql(table, options.label), table)
             if self._task == NUMBERS.task:
                 label = _number(table, options.label)
             if "split" in table.names:
