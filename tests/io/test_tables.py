@@ -150,7 +150,7 @@ def test_days_are_read_and_never_guessed(tmp_path):
     ("nodes", "edges", "facts"),
     [
         ("", "source,target\n", ["nodes.csv"]),
-        ("id,label,x\na,1\n", "source,target\n", ["nodes.csv", "Line: 2"]),
+        ("id,label,x\na,1\n", "source,target\n", ["nodes.csv", "line 2"]),
         ("id,label,x\n", "source,target\n", ["nodes.csv"]),
         ("ids,x\na,1\n", "source,target\n", ["'id'", "'ids'"]),
         ("id,x,x\na,1,1\n", "source,target\n", ["'x'"]),
