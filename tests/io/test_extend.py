@@ -234,6 +234,18 @@ def test_nodes_that_only_edges_name(bank, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
+def test_a_model_drops_most_edges_only_if_this_call_asks_for_it():
+    frame, drop = hoplite.io.from_frames, {"unknown_nodes": "drop"}
+    old = pa.table({"source": [1, 2], "target": [2, 9]})
+    graph = frame(pa.table({"id": [1, 2], "age": [1.0, 2.0]}), old, **drop)
+    new = pa.table({"id": [4], "age": [3.0]}), pa.table({"source": [4, 4], "target": [1, 2]})
+    with pytest.raises(DatasetError, match=r"2 of 2 edges .*--add"):
+        frame(*new, prepare=graph)
+    assert frame(*new, prepare=graph, **drop).num_edges == 0
+    assert hoplite.io.extend(graph, new).num_edges == 3
+
+
+@pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
 @pytest.mark.parametrize("folders", [True, False])
 def test_edges_alone_create_the_nodes_that_they_name(tmp_path, folders):
     nodes = pa.table({"id": [1, 2, 3], "age": [3.0, None, 5.0], "town": ["Ulm", "Bonn", "Ulm"]})

@@ -194,6 +194,7 @@ class NewTables:
     def __init__(self, new: Any, data: NodeData, **options: Any) -> None:
         self._data, self._new = data, new
         self._chosen = chosen_preparation(data, options | {"nodes": None, "edges": None})
+        self._as_trained = options.get("unknown_nodes") is None
         if not isinstance(new, str | Path):
             pair = isinstance(new, Sequence) and len(new) == len(STEMS)
             if not pair or all(frame is None for frame in new):
@@ -270,7 +271,9 @@ class NewTables:
             labels = _labels(table, data)
             split = table.own_split(labels) or Split()
             split = Split(*(n + getattr(split, part) for part in split.sizes()))
-            pairs = read_pairs(work, edges, chosen.options, nodes.label)
+            pairs = read_pairs(
+                work, edges, chosen.options, nodes.label, as_trained=self._as_trained
+            )
             ids, integers = np.array([*table.pieces("id")], object), table.integer_ids
         ends = pairs["s"], pairs["t"], pairs.get("w")
         types = pairs["kind"].tolist() if "kind" in pairs else []

@@ -75,6 +75,7 @@ MIN_ROOM = 100 * 10**6
 DUCKDB_SHARE = 0.55  # of the memory of an import; NumPy's blocks take the rest
 EDGES_AT_ONCE = 1 << 20
 SCRATCH = ".scratch"
+NEARLY_ALL = 0.9  # of the edges have an unknown end: ids are probably written in two ways
 SIMILAR = 0.75  # of difflib: a column that is probably the label, misspelled
 INTEGER_TEXT = re.compile("(0|-?[1-9][0-9]{0,18})")  # as integers are written: 7, but not 007
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -140,17 +141,21 @@ class Reading:
         The user's own, which makes the features instead.
     needs_label : bool
         Whether a label column was asked for by its name, so that it must be there.
+    as_trained : bool
+        Whether ``unknown_nodes`` comes from the training of a model, not from this call.
     """
 
     preparation: Preparation
     transformer: Any = None
     needs_label: bool = False
+    as_trained: bool = False
 
     @classmethod
     def of(cls, prepare: Any, options: Mapping[str, Any]) -> Reading:
         own = prepare if hasattr(prepare, "transform") else None
         chosen = chosen_preparation(None if own is not None else prepare, options)
-        return cls(chosen, own, options.get("label") is not None)
+        as_trained = chosen.columns is not None and options.get("unknown_nodes") is None
+        return cls(chosen, own, options.get("label") is not None, as_trained)
 
     @property
     def options(self) -> TableOptions:
@@ -175,11 +180,11 @@ def graph_of(
     check_tables(nodes, edges, reading)
     table = NodeTable(work, nodes, edges, reading)
     labels, class_names = table.labels()
-    pairs = read_pairs(work, edges, reading.options, nodes.label)
+    pairs = read_pairs(work, edges, reading.options, nodes.label, as_trained=reading.as_trained)
     if not len(pairs["s"]):
         warnings.warn(
-            f"{edges.label} has no rows, so the graph has no edges and nodes are predicted from "
-            "their own columns alone.",
+            f"no row of {edges.label} is an edge between known nodes, so the graph has no edges "
+            "and nodes are predicted from their own columns alone.",
             HopliteWarning,
             stacklevel=2,
         )
@@ -635,18 +640,23 @@ def insert_ids(work: Workspace, ids: Sequence[Any]) -> None:
         work.insert("old_ids", {"id": piece, "node": np.arange(start, start + len(piece))})
 
 
-def read_pairs(work: Workspace, edges: Table, options: TableOptions, nodes: str) -> dict[str, Any]:
+def read_pairs(
+    work: Workspace, edges: Table, options: TableOptions, nodes: str, *, as_trained: bool = False
+) -> dict[str, Any]:
     """``s``, ``t`` and, where there are such, ``w`` and ``kind`` of the edges, sorted."""
-    weighted = join_edges(work, edges, options, nodes)
+    weighted = join_edges(work, edges, options, nodes, as_trained=as_trained)
     found = work.arrays("SELECT s, t, w, kind FROM pairs ORDER BY s, t, kind, w")
     left = {"w": not weighted, "kind": not options.type}
     return {name: np.ma.getdata(column) for name, column in found.items() if not left.get(name)}
 
 
-def join_edges(work: Workspace, edges: Table, options: TableOptions, nodes: str) -> bool:
+def join_edges(
+    work: Workspace, edges: Table, options: TableOptions, nodes: str, *, as_trained: bool = False
+) -> bool:
     """Make the table ``pairs`` of ``edges`` and ``ids``; whether the edges have weights.
 
     Its columns are ``s`` and ``t``, the numbers of the ends, ``w``, the weight, and ``kind``.
+    DatasetError if more than half of the edges would be dropped ``as_trained``.
     """
     weighted, typed = options.weight in edges.names, options.type
     weight = f"TRY_CAST({_number(edges, options.weight)} AS FLOAT)" if weighted else "1::FLOAT"
@@ -671,13 +681,20 @@ def join_edges(work: Workspace, edges: Table, options: TableOptions, nodes: str)
         check_ids(work, edges, typed)
     if bad:
         check_ids(work, edges, *options.ends)
-        _refuse_unknown(work, edges, options, nodes, rows, bad)
+        _refuse_unknown(work, edges, options, nodes, rows, bad, as_trained=as_trained)
         work.rows("DELETE FROM pairs WHERE s IS NULL OR t IS NULL")
     return weighted
 
 
 def _refuse_unknown(
-    work: Workspace, edges: Table, options: TableOptions, nodes: str, rows: int, bad: int
+    work: Workspace,
+    edges: Table,
+    options: TableOptions,
+    nodes: str,
+    rows: int,
+    bad: int,
+    *,
+    as_trained: bool,
 ) -> None:
     source, target = (id_sql(edges, end) for end in options.ends)
     numbered = (
@@ -693,12 +710,33 @@ def _refuse_unknown(
         f"{bad:,} of {rows:,} edges in {edges.label} refer to an unknown node, whose id is not in "
         f"{nodes} ({shown}; first in data row {found[0][1]:,})"
     )
-    if options.unknown_nodes == ERROR:
-        raise DatasetError(
-            f"{said}; add these nodes, or use --unknown-nodes drop or create "
-            "(unknown_nodes= in Python)."
-        )
-    _warn(f"{said} and are dropped")
+    refused = options.unknown_nodes == ERROR or (as_trained and 2 * bad > rows)
+    nearly_all = bad > NEARLY_ALL * rows
+    same = _same_id(work, ends) if nearly_all else None
+    if same is not None or (nearly_all and refused and not as_trained):
+        first, second = same or (found[0][0], *work.one("SELECT id FROM ids LIMIT 1"))
+        advice = f"ids look like {first!r} in {edges.label} and {second!r} in {nodes}; "
+        advice += "write them in the same way" if same else "add nodes or correct the ids"
+    elif as_trained:
+        advice = "if other tables have these nodes, use `hoplite predict MODEL OLD --add NEW` "
+        advice += "(hoplite.io.extend(old, new) in Python)"
+        advice += ", otherwise --unknown-nodes drop (unknown_nodes='drop')" * refused
+    else:
+        advice = "add these nodes, or use --unknown-nodes drop or create (unknown_nodes= in Python)"
+    if refused:
+        raise DatasetError(f"{said}; {advice}.")
+    _warn(f"{said} and are dropped" + (f"; {advice}" if same or as_trained else ""))
+
+
+def _same_id(work: Workspace, ends: str) -> tuple[str, str] | None:
+    """An id of ``ends`` and that of a node which differ only in zeros: 00491 or 491.0, and 491."""
+    plain = "ltrim(regexp_replace(id, '\\.0+$', ''), '0') AS plain"
+    found = work.rows(
+        f"SELECT e.id, n.id FROM (SELECT id, row, {plain} FROM {ends}) AS e "
+        f"JOIN (SELECT id, {plain} FROM ids) AS n ON e.plain = n.plain AND e.id <> n.id "
+        "ORDER BY e.row LIMIT 1"
+    )
+    return found[0] if found else None
 
 
 def write_adjacency(work: Workspace, folder: Path, nodes: int, *, weighted: bool) -> None:
@@ -834,7 +872,9 @@ def import_tables(
     """
     out, note = Path(out), progress or (lambda what, share: None)
     chosen = chosen_preparation(prepare, options)
-    reading = Reading(chosen, needs_label=options.get("label") is not None)
+    as_trained = chosen.columns is not None and options.get("unknown_nodes") is None
+    needs_label = options.get("label") is not None
+    reading = Reading(chosen, needs_label=needs_label, as_trained=as_trained)
     if chosen.options.directed or chosen.options.type:
         raise ConfigError(
             "directed and type are not supported by graphs on disk and hop stores; train on "
@@ -874,7 +914,9 @@ def import_tables(
                     append(block)
             write_ids(out, table.pieces("id"), integers=table.integer_ids)
             note(f"importing {source}: edges", 0.5)
-            weighted = join_edges(work, edges, chosen.options, nodes.label)
+            weighted = join_edges(
+                work, edges, chosen.options, nodes.label, as_trained=reading.as_trained
+            )
             note(f"importing {source}: sorting edges", 0.75)
             write_adjacency(work, out, table.count, weighted=weighted)
             note(f"importing {source}: checksums", 0.95)
