@@ -228,18 +228,17 @@ def _table_set(
         features[order],
         weights=pairs.get("w"),
     )
-    return GraphSet(
-        block.adjacency,
-        block.features,
-        np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(ids)))]),
+    return _set_of(
+        block,
+        np.bincount(owner, minlength=len(ids)),
         labels,
-        split,
-        class_names or None,
-        names,
-        [*map(int, ids)] if whole else ids,
-        [keys[i][2] for i in order.tolist()],
-        name,
-        preparation,
+        split=split,
+        class_names=class_names or None,
+        feature_names=names,
+        graph_ids=[*map(int, ids)] if whole else ids,
+        node_ids=[keys[i][2] for i in order.tolist()],
+        name=name,
+        preparation=preparation,
     )
 
 
@@ -351,16 +350,9 @@ def _from_named(
         fixed = {*TableOptions.names()} - {*TableOptions.names(reading=True)}
         chosen = {name: value for name, value in chosen.items() if name not in fixed}
     whole = networkx_graph(block, prepare=prepare, **chosen)
-    return GraphSet(
-        whole.adjacency,
-        whole.features,
-        np.cumsum([0, *sizes]),
-        codes,
-        class_names=names,
-        feature_names=whole.feature_names,
-        node_ids=[name for one in plain for name in one.nodes],
-        preparation=whole.preparation,
-    )
+    ids = [name for one in plain for name in one.nodes]
+    more = {"node_ids": ids, "preparation": whole.preparation}
+    return _set_of(whole, sizes, codes, class_names=names, **more)
 
 
 def _label_of(graph: Any) -> Any:
@@ -447,7 +439,7 @@ def _columns(
     return whole.toarray() if nodes * len(names) <= MAX_DENSE else whole, names
 
 
-def _set_of(block: Graph, sizes: np.ndarray, labels: Any, **more: Any) -> GraphSet:
+def _set_of(block: Graph, sizes: Any, labels: Any, **more: Any) -> GraphSet:
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     names = more.pop("feature_names", None) or block.feature_names
     return GraphSet(block.adjacency, block.features, offsets, labels, feature_names=names, **more)
