@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -115,6 +116,8 @@ def test_without_validation_nodes_folds_choose(graph, file):
     assert result.rival is not None
     with pytest.raises(GraphError, match="no val nodes"):
         hoplite.auto(graph.with_split(Split(graph.split.train[:5])), trials=3)
+    with pytest.raises(ConfigError, match="only folds can compare"):
+        hoplite.auto(folded, trials=2, folds=0)
 
 
 def test_the_standard_error_is_that_of_paired_nodes():
@@ -243,6 +246,21 @@ def test_gradient_boosting_is_reported_where_it_is_better(tmp_path):
     other = graph.with_labels(linear.astype(int)).with_split(split)
     found = hoplite.auto(other, trials=2, candidates=path)
     assert [advice[:21] for advice in found.advice] == ["The edges do not help"]
+
+
+def test_degrees_are_not_features_alone():
+    rng = np.random.default_rng(0)
+    often = rng.lognormal(sigma=1.2, size=300)
+    edges = rng.choice(300, (700, 2), p=often / often.sum())
+    degrees = np.bincount(edges.ravel(), minlength=300)
+    for score, says in ((degrees + rng.normal(size=300), False), (rng.normal(size=300), True)):
+        label = np.where(score > np.median(score), "high", "low")
+        values = score + rng.normal(size=300) if says else rng.normal(size=300)
+        nodes = pd.DataFrame({"id": range(300), "x": values, "label": label})
+        tables = nodes, pd.DataFrame(edges, columns=["source", "target"])
+        result = hoplite.auto(tables, trials=3, seeds=1)
+        assert result.chosen.family == "features alone"
+        assert any("edges" in advice for advice in result.advice) is says
 
 
 def test_a_class_with_one_node_is_missing_in_a_fold_of_gradient_boosting(graph, file):

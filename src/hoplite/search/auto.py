@@ -71,6 +71,7 @@ from hoplite.search.space import (
 )
 from hoplite.search.trials import FILE, SearchFile
 from hoplite.store import open_data
+from hoplite.structural import log_degrees_of
 from hoplite.tasks import LOSS, Metric, Task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.comparison import (
@@ -436,6 +437,10 @@ def auto(
     listed, left_out = list_candidates(candidates, threshold | options, graph)
     if wanted is not None:
         listed = _select(listed, wanted)
+    if not graph.split.val.size and any(one.options.get("folds") == 0 for one in listed):
+        raise ConfigError(
+            "is 0, but without validation nodes only folds can compare; leave it out.", "folds"
+        )
     call = {"trials": trials, "seeds": as_seeds(seeds), "options": options}
     call["candidates"] = [f"{one.model} {one.options}" for one in listed]
     call = json.loads(json.dumps(call, default=str))  # as a file gives it back
@@ -528,7 +533,7 @@ class _Choice:
             chosen=dataclasses.replace(chosen, chosen=True),
             candidates=[dataclasses.replace(one, chosen=one is chosen) for one in order],
             why=why,
-            advice=_advice(tried, best, rival, self.monitor),
+            advice=self._advice(tried, best, rival),
             rival=rival,
             monitor=self.monitor,
             budget=self.budget,
@@ -567,11 +572,9 @@ class _Choice:
 
         One that is out of time is judged by its best epoch, or penalty, so far.
         """
-        options: dict[str, Any] = dict(candidate.options)
-        options |= {"refit": False} if "refit" in options else {}
 
         def train_small() -> ScoredRun:
-            result = train(self.small, candidate.model, seeds=self.seeds[:1], test=False, **options)
+            result = self._train_on(self.small, candidate)
             return self.results.setdefault(candidate.position, result).best_run
 
         try:
@@ -582,6 +585,11 @@ class _Choice:
             return None
         self.keep(candidate)
         return candidate
+
+    def _train_on(self, graph: Graph, candidate: Candidate) -> TrainingResult:
+        options: dict[str, Any] = dict(candidate.options)
+        options |= {"refit": False} if "refit" in options else {}
+        return train(graph, candidate.model, seeds=self.seeds[:1], test=False, **options)
 
     def _rival(self) -> Candidate | None:
         """Gradient boosting, of one class or number a node; None without time."""
@@ -646,6 +654,43 @@ class _Choice:
         comparison = dataclasses.replace(self.comparison, data=self.graph)
         return comparison.judged(pair[0], run.task, *run.outputs["val"]).rank
 
+    def _advice(
+        self, tried: list[Candidate], best: Candidate, rival: Candidate | None
+    ) -> list[str]:
+        """Whether the edges help, and whether gradient boosting is better."""
+        advice = []
+        joined = any(one.hops and one.ranks for one in tried)  # those that failed show nothing
+        alone = [one for one in tried if not one.hops and as_good(one, best)]
+        if joined and alone and self._as_good_without_degrees(alone[0], best):
+            advice.append(
+                "The edges do not help: no candidate that uses them is better than the features "
+                "alone by more than a standard error."
+            )
+        if rival is not None and rival.rank > best.rank and not as_good(best, rival):
+            advice.append(
+                "Gradient boosting on the same columns is better than every linear model: "
+                f"validation {title_of(self.monitor.name)} {rival.val:.3g} against "
+                f"{best.val:.3g}; docs/searching.md shows how to train it on HopFeatures."
+            )
+        return advice
+
+    def _as_good_without_degrees(self, alone: Candidate, best: Candidate) -> bool:
+        """Whether a candidate of 0 hops is as good without log degrees, which the edges give."""
+        columns = np.arange(self.graph.num_features) if self.columns is None else self.columns
+        own = columns < self.graph.num_features - len(log_degrees_of(self.graph))
+        if own.all():
+            return True
+        graph = self.small.with_features(self.small.features[:, own])
+        again = dataclasses.replace(alone, ranks=())
+        try:
+            with time_limit(self.left(), keep_best=True):
+                again, _ = self.comparison.attempt(
+                    again, lambda: self._train_on(graph, alone).best_run
+                )
+        except OutOfTimeError:
+            return False
+        return as_good(again, best)
+
     def _widened(self, model: TrainedModel) -> TrainedModel:
         """The model of a sample with the columns of all data; the weights of others are 0."""
         if self.columns is None:
@@ -677,27 +722,6 @@ def _why(chosen: Candidate, best: Candidate, count: int, monitor: Metric) -> str
         f"is simpler: it has {chosen.learned:,} parameters and {plural(chosen.hops, 'hop')}, the "
         f"best has {best.learned:,} and {best.hops}."
     )
-
-
-def _advice(
-    tried: list[Candidate], best: Candidate, rival: Candidate | None, monitor: Metric
-) -> list[str]:
-    """Whether the edges help, and whether gradient boosting is better."""
-    advice = []
-    alone = [one for one in tried if not one.hops]
-    joined = [one for one in tried if one.hops and one.ranks]  # those that failed show nothing
-    if joined and any(as_good(one, best) for one in alone):
-        advice.append(
-            "The edges do not help: no candidate that uses them is better than the features alone "
-            "by more than a standard error."
-        )
-    if rival is not None and rival.rank > best.rank and not as_good(best, rival):
-        advice.append(
-            "Gradient boosting on the same columns is better than every linear model: validation "
-            f"{title_of(monitor.name)} {rival.val:.3g} against {best.val:.3g}; docs/searching.md "
-            "shows how to train it on HopFeatures."
-        )
-    return advice
 
 
 def sample(graph: Graph, seed: int) -> tuple[Graph, np.ndarray | None]:
