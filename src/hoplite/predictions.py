@@ -160,21 +160,16 @@ def predict_table(
     batches = list(predictions(model, data, **options))
     table = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     isolated = int((table["neighbours"] == 0).sum()) if "neighbours" in table else 0
-    if isolated and reads_neighbours(model):
+    if isolated and model.config.reads_neighbours:
         note = isolated_note(model, isolated, len(table["id"]))
         warnings.warn(note, HopliteWarning, stacklevel=2)
     return order.sorted(table)
 
 
-def reads_neighbours(model: TrainedModel) -> bool:
-    """Whether a prediction of ``model`` depends on edges."""
-    return getattr(model.config, "hops", 1) > 0
-
-
 def isolated_note(model: TrainedModel, isolated: int, rows: int) -> str:
     """A sentence on the nodes without an edge, of so many rows of predictions."""
     note = f"{isolated:,} of {plural(rows, 'node')} {'has' if isolated == 1 else 'have'} no edge"
-    if not reads_neighbours(model):
+    if not model.config.reads_neighbours:
         return f"{note}."
     subject, own, them = ("it is", "its", "it") if isolated == 1 else ("they are", "their", "them")
     return (

@@ -111,6 +111,13 @@ def test_out_of_fold_outputs_are_those_of_the_folds_where_a_class_does_not_count
     assert run.val_accuracy == pytest.approx(run.history["val_accuracy"][0])
 
 
+def test_isolated_nodes_are_named_if_only_labels_of_neighbours_are_read():
+    graph = untidy(sparse=True)
+    model = hoplite.train(graph, "blocks", hops=0, neighbour_labels=True).model
+    with pytest.warns(hoplite.HopliteWarning, match="have no edge: they are predicted from"):
+        hoplite.predict_table(model, graph)
+
+
 def test_a_trained_model_gives_a_node_the_same_output_whatever_its_own_label():
     graph = untidy(sparse=True)
     model = hoplite.train(graph, "ppr", hops=3, neighbour_labels=True).model

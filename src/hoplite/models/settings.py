@@ -84,6 +84,11 @@ class ModelConfig(Checked):
         return self.kind.name
 
     @property
+    def reads_neighbours(self) -> bool:
+        """Whether the outputs of a node depend on edges."""
+        return self.hops > 0 or self.neighbour_labels
+
+    @property
     def operators(self) -> tuple[str, ...]:
         """The operators whose hops it reads: one, except for models with channels."""
         return (self.operator,)

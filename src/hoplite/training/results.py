@@ -195,6 +195,7 @@ class TrainingResult(Described):
         -------
         dict
             From the name of a metric to the ends of its interval; empty for more than 10,000 nodes.
+            The calibration error has none: resampling makes it larger.
         """
         run, rng = self.best_run, np.random.default_rng(0)
         check_choice("part", part, SCORED)
@@ -209,7 +210,7 @@ class TrainingResult(Described):
         ends = {
             name: np.nanpercentile([one[name] for one in figures], COVERED)
             for name in figures[0]
-            if np.isfinite([one[name] for one in figures]).any()
+            if name != "calibration_error" and np.isfinite([one[name] for one in figures]).any()
         }
         return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
@@ -698,20 +699,15 @@ class _Defaults:
     def graph_gain(self, run: ScoredRun, config: TrainingConfig) -> GraphGain | None:
         """What the graph adds to the features of tables: in the best run that uses it, if any."""
         known = [(one, found) for one, found in self.tried if one.ranks and found is not None]
-        if not _uses_edges(run) and not self._many:
+        if not run.model.config.reads_neighbours and not self._many:
             joined = [pair for pair in known if pair[0].hops]
             run = max(joined, key=lambda pair: pair[0].rank)[1] if joined else run
-        if not self._tables or not _uses_edges(run) or "val" not in run.outputs:
+        if not self._tables or not run.model.config.reads_neighbours or "val" not in run.outputs:
             return None
         alone = [found for one, found in known if self._many and not one.hops]
         options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
         features = alone[0] if alone else self._judged(self._opened, HopBlocks, options)
         return GraphGain.of(features, run)
-
-
-def _uses_edges(run: ScoredRun) -> bool:
-    config = run.model.config
-    return getattr(config, "hops", 1) > 0 or config.neighbour_labels
 
 
 def _check_store_options(data: NodeData, **options: Any) -> None:
