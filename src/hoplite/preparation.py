@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -363,9 +363,10 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
 
 
 class DateColumn(NumberColumn, frozen=True, tag="date"):
-    """A date: days since 1970-01-01."""
+    """A date: days since 1970-01-01. ``first`` is what 03/04/2024 begins with, if known."""
 
     kind, step = "date", 1
+    first: Literal["", "day", "month"] = ""
 
     def shown(self, value: float) -> float | str | None:
         try:

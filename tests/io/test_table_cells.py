@@ -170,6 +170,22 @@ def test_ambiguous_dates_are_text_with_a_warning(tmp_path):
         assert "login=01/04/2024" in hoplite.load(tables).feature_names
 
 
+def test_a_day_above_12_shows_the_order_of_dates(tmp_path):
+    dates = [f"0{1 + i % 3}/04/2024" for i in range(29)]
+    for name, last in (("day", "13/04/2024"), ("month", "04/13/2024")):
+        tables = small_tables(tmp_path, login=[*dates, last], x=[*range(7)] * 4 + [1, 1])
+        graph = hoplite.load(tables)
+        (login, _), row = graph.preparation.fitted, graph.feature_rows(1, 2)[0]
+        second = "2024-04-02" if name == "day" else "2024-02-04"
+        assert login.shown(login.value(row[0], 0)) == second
+        (tables / "nodes.csv").write_text("id,login,x\nn0,02/04/2024,1\nn1,02/04/2024,2\n")
+        (tables / "edges.csv").write_text("source,target\nn0,n1\n")
+        assert hoplite.load(tables, prepare=graph).feature_rows(0, 1)[0, 0] == row[0]
+    mixed = small_tables(tmp_path, login=[*dates[:-1], last, "13/04/2024"], x=range(30))
+    with pytest.warns(HopliteWarning, match="1 of 30 values is not a date: '04/13/2024'"):
+        hoplite.load(mixed)
+
+
 def test_different_whole_numbers_look_like_a_key(tmp_path):
     tables = small_tables(tmp_path, number=range(500, 530), x=[i % 7 for i in range(30)])
     with pytest.warns(HopliteWarning, match="column 'number' .* looks like a key .* --drop number"):

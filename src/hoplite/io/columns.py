@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from msgspec.structs import replace
 
 from hoplite.errors import DatasetError, HopliteWarning, nearest_hint, some_of
 from hoplite.io.sources import Table, Workspace
@@ -56,6 +57,7 @@ FLOATS = ("FLOAT", "DOUBLE", "DECIMAL")
 _ISO = r"^(\d{2})\.(\d{2})\.(\d{4})\b"
 _DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
 _SLASHES = r"\d{1,2}/\d{1,2}/\d{4}"
+SLASHED = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}  # by what such a date begins with
 _TIME = r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
 _BLANK = r"^[\s\v\x{a0}\x{2007}\x{202f}\x{3000}]|[\s\v\x{a0}\x{2007}\x{202f}\x{3000}]$"
 _THOUSANDS = "[+-]?[1-9][0-9]{0,2},[0-9]{3}"
@@ -114,6 +116,12 @@ def date_sql(text: str) -> str:
     return f"CASE WHEN regexp_full_match({iso}, '{_DATE}') THEN {days} END"
 
 
+def slashed_sql(text: str, first: str) -> str:
+    """The same of 31/12/2020 (``first`` is "day") or 12/31/2020 ("month")."""
+    days = f"epoch_us(try_strptime({text}, '{SLASHED[first]}')) / 86400e6"
+    return f"CASE WHEN regexp_full_match({text}, '{_SLASHES}') THEN {days} END"
+
+
 def truth_sql(text: str) -> str:
     """1 and 0 of true and false."""
     words = ", ".join(f"'{word}'" for word in _TRUTHS)
@@ -133,6 +141,7 @@ class Way(NamedTuple):
     type: type[PreparedColumn]
     sql: str
     truth: bool = False
+    first: str = ""  # of dates with slashes: what they begin with
 
 
 def ways(table: Table, name: str) -> list[Way]:
@@ -147,6 +156,11 @@ def ways(table: Table, name: str) -> list[Way]:
         Way(DateColumn, date_sql(text)),
         Way(TimeColumn, time_sql(text)),
     ]
+
+
+def slashed_way(table: Table, name: str, first: str) -> Way:
+    """Dates with slashes that begin with ``first``."""
+    return Way(DateColumn, slashed_sql(text_sql(table.columns[name]), first), first=first)
 
 
 def typed_cells(table: Table, name: str) -> Way | None:
@@ -219,10 +233,24 @@ def guess_cells(
         if cells is None
     }
     spelled = {n: way for n, (way, count) in spelled_cells(work, table, texts).items() if count}
+    spelled |= slashed_cells(work, table, [name for name in texts if name not in spelled])
     return {
         name: cells or spelled.get(name) or Way(TextColumn, text_sql(table.columns[name]))
         for name, cells in typed.items()
     }
+
+
+def slashed_cells(work: Workspace, table: Table, names: Sequence[str]) -> dict[str, Way]:
+    """Columns of dates with slashes in which a value such as 25/11/2023 shows what comes first.
+
+    All dates must be valid in that order. Columns without such a value are left out.
+    """
+    both = [
+        spelled_cells(work, table, {name: [slashed_way(table, name, first)] for name in names})
+        for first in (SLASHED if names else ())
+    ]
+    counts = Counter(name for found in both for name in found)
+    return {n: way for found in both for n, (way, count) in found.items() if counts[n] == 1}
 
 
 def known_cells(work: Workspace, table: Table, wanted: Sequence[PreparedColumn]) -> dict[str, Way]:
@@ -233,6 +261,9 @@ def known_cells(work: Workspace, table: Table, wanted: Sequence[PreparedColumn])
         for one in wanted
         if one.name in typed and typed[one.name] is None
     }
+    for one in wanted:
+        if one.name in texts and isinstance(one, DateColumn) and one.first:
+            texts[one.name].append(slashed_way(table, one.name, one.first))
     spelled = spelled_cells(work, table, texts)
     found: dict[str, Way] = {}
     for one in wanted:
@@ -499,10 +530,12 @@ class Features:
         numbers = [name for name in names if self._columns[name].type is NumberColumn]
         self._warn_about_keys([n for n in numbers if spans[n] < KEY_SPAN * self._nodes])
         ways = self._columns
-        return {
+        fitted = {
             name: fit.column(ways[name].type, name, place, truth=ways[name].truth)
             for name, place in places.items()
         }
+        orders = {name: ways[name].first for name in names if ways[name].first}
+        return fitted | {n: replace(fitted[n], first=first) for n, first in orders.items()}
 
     def _warn_about_keys(self, names: Sequence[str]) -> None:
         """Whole numbers that are all different, with few left out, are rather a key."""
@@ -631,12 +664,12 @@ class Features:
     def _warn_about_typing(self, name: str, column: str) -> bool:
         """One "1,5" makes a column of numbers a column of text, which deserves a warning."""
         text = f"({filled_sql(column, self._table)})"
-        words = {"number": number_sql(text, comma=self._table.comma), "date": date_sql(text)}
-        if not self._table.spelled:
-            del words["number"]
+        words = [("date", sql) for sql in (date_sql(text), *_slashed_sqls(text))]
+        if self._table.spelled:
+            words.insert(0, ("number", number_sql(text, comma=self._table.comma)))
         if self._warn_about_commas(name, text) or self._warn_about_dates(name, text):
             return True
-        for what, sql in words.items():
+        for what, sql in words:
             good, known = self._work.one(f"SELECT count({sql}), count({text}) FROM cells")
             if not 2 * good > known > good:
                 continue
@@ -673,15 +706,14 @@ class Features:
     def _warn_about_dates(self, name: str, text: str) -> bool:
         """Dates such as 07/04/2024 that are taken as text, because they have two meanings."""
         date = f"regexp_full_match({text}, '{_SLASHES}')"
-        found, known, value = self._work.one(
-            f"SELECT count_if({date}), count({text}), "
+        unclear = " AND ".join(f"({sql}) IS NOT NULL" for sql in _slashed_sqls(text))
+        found, ambiguous, known, value = self._work.one(
+            f"SELECT count_if({date}), count_if({unclear}), count({text}), "
             f"min_by({text}, rowid) FILTER (WHERE {date}) FROM cells"
         )
-        if not 2 * found > known:
+        if not 2 * found > known or ambiguous < found:
             return False
         first, second, year = value.split("/")
-        if int(second) > 12:
-            first, second = second, first
         _warn(
             f"column {name!r} of {self._table.label} looks like dates such as {value}, which may "
             f"begin with the day or the month; it is used as text. Write "
@@ -786,6 +818,11 @@ class Features:
             return sp.csr_array(sp.vstack(blocks, format="csr"))
         dense = [block.toarray() if sp.issparse(block) else block for block in blocks]
         return np.concatenate(dense) if dense else np.empty((0, len(self.names)), np.float32)
+
+
+def _slashed_sqls(text: str) -> list[str]:
+    """Dates with slashes, in SQL, for each of the two orders."""
+    return [slashed_sql(text, first) for first in SLASHED]
 
 
 def check_known(table: Table, wanted: Sequence[PreparedColumn], columns: Sequence[str]) -> None:
