@@ -17,9 +17,9 @@ from hoplite.errors import (
     ConfigError,
     HopliteError,
     HopliteWarning,
+    check_choice,
     nearest_hint,
     plural,
-    some_of,
 )
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS, NodeData
@@ -191,6 +191,8 @@ class Order:
         if top is not None:
             check_number("top", top, 1, whole=True)
         positive = getattr(model.task, "positive", None)
+        if sort is not None and sort.startswith("p_") and model.class_names:
+            check_choice("sort", sort, class_columns(model.class_names))
         if sort is None and top is not None:
             if positive is not None:
                 sort = class_columns(model.class_names)[positive]
@@ -203,7 +205,7 @@ class Order:
     def _check(self, names: Sequence[str]) -> None:
         if self.column and self.column not in names:
             raise ConfigError(
-                f"is {self.column!r}; it must be one of {some_of(names)}."
+                f"is {self.column!r}; it must be one of {', '.join(names)}."
                 f"{nearest_hint(self.column, names)}",
                 "sort",
             )

@@ -119,6 +119,13 @@ def test_csv_and_parquet_mix(tmp_path, ids):
     assert read_tables(tmp_path).num_edges == 1
 
 
+@pytest.mark.parametrize("mark", "|;")
+def test_joined_labels_ask_for_their_task(tmp_path, mark):
+    rows = "".join(f"{i},{a}{mark}{b},{i}\n" for i, (a, b) in enumerate(["ab", "bc", "ca"]))
+    with pytest.warns(HopliteWarning, match="multilabel"):
+        read_tables(write(tmp_path, f"id,label,x\n{rows}", "source,target\n0,1\n"))
+
+
 def test_wide_one_hot_is_sparse(tmp_path):
     rows = "".join(f"{i},v{i % 30},w{i % 29}\n" for i in range(300))
     graph = read_tables(write(tmp_path, f"id,a,b\n{rows}", "source,target\n"))

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hoplite.cli import console, options
-from hoplite.errors import ConfigError
+from hoplite.config import FAMILIES
+from hoplite.errors import ConfigError, DatasetError, check_choice
 from hoplite.files import atomic_write_text
+from hoplite.models.settings import AUTO
 from hoplite.progress import steps_bar
 
 if TYPE_CHECKING:  # importing them takes time
@@ -46,6 +48,8 @@ def train(
     from hoplite.graphs import load_graphs, train_graphs
     from hoplite.models.saved import check_target
 
+    if model is not None:
+        check_choice("model", model, (AUTO, *FAMILIES))
     if out is not None:
         check_target(out, overwrite=overwrite)
     data = load_graphs(dataset, **reading)
@@ -67,8 +71,13 @@ def train(
 
 def load(model_dir: Path, dataset: str, reading: Mapping[str, Any]) -> tuple[GraphModel, GraphSet]:
     """A model of graphs and a set of them, prepared as those of its training were."""
-    from hoplite.graphs import GraphModel, load_graphs
+    from hoplite.graphs import GraphModel, is_graph_set, load_graphs
 
+    if Path(dataset).is_dir() and not is_graph_set(dataset):
+        raise DatasetError(
+            f"{dataset} is not a set of graphs, which the model in {model_dir} predicts; add a "
+            "table graphs.csv, and a column `graph` to nodes.csv and edges.csv."
+        )
     model = GraphModel.load(model_dir)
     known = {name: value for name, value in reading.items() if name != "prepare"}
     return model, load_graphs(dataset, prepare=model, **options.without_none(known))

@@ -159,9 +159,12 @@ def _print_sets(
         f"{sizes[0]:,} {'is' if sizes[0] == 1 else 'are'} empty."
     )
     if sizes[0]:
+        advice = "use the column `predicted` there, or a larger --sets"
+        if not by_class:
+            advice = "these may be most of a rare class: --by-class covers each class"
         console.print_line(
             f"The model is right for more than {share:g} % of the {what}s, so the least certain "
-            "ones get an empty set; use the column `predicted` there, or a larger --sets."
+            f"ones get an empty set; {advice}."
         )
     if guaranteed:
         least = max(0.0, 2 * share - 100)

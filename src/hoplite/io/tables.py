@@ -62,7 +62,16 @@ from hoplite.io.sources import (
     table_files,
 )
 from hoplite.io.splits import stratified_split
-from hoplite.labels import AUTO, NUMBERS, SETS, UNKNOWN_LABEL, as_sets, known_labels, label_sets
+from hoplite.labels import (
+    AUTO,
+    JOINT,
+    NUMBERS,
+    SETS,
+    UNKNOWN_LABEL,
+    as_sets,
+    known_labels,
+    label_sets,
+)
 from hoplite.preparation import CREATE, ERROR, Preparation, TableOptions, chosen_preparation
 
 EDGE_COLUMNS = ("source", "target", "weight")
@@ -75,6 +84,7 @@ MIN_ROOM = 100 * 10**6
 DUCKDB_SHARE = 0.55  # of the memory of an import; NumPy's blocks take the rest
 EDGES_AT_ONCE = 1 << 20
 SCRATCH = ".scratch"
+SEPARATORS = (JOINT, ";")  # of several labels in one cell
 NEARLY_ALL = 0.9  # of the edges have an unknown end: ids are probably written in two ways
 SIMILAR = 0.75  # of difflib: a column that is probably the label, misspelled
 INTEGER_TEXT = re.compile("(0|-?[1-9][0-9]{0,18})")  # as integers are written: 7, but not 007
@@ -281,20 +291,23 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
     if prepare.columns is None:  # another table may lack what is not used
         for name in (*options.drop, *options.only):
             if name not in (names if options.only else nodes.names):
-                raise DatasetError(
-                    f"{'only' if options.only else 'drop'} has {name!r}, which is not a feature "
-                    f"column of {nodes.label}; choose from its columns.{nearest_hint(name, names)}"
-                )
+                raise _no_feature("only" if options.only else "drop", name, nodes, names)
     names = [name for name in names if name not in options.drop]
     if options.only:
         names = [name for name in names if name in options.only]
     for name in options.text if prepare.columns is None else ():
         if name not in names:
-            raise DatasetError(
-                f"text has {name!r}, which is not a feature column of {nodes.label}; choose from "
-                f"its columns.{nearest_hint(name, names)}"
-            )
+            raise _no_feature("text", name, nodes, names)
     return names
+
+
+def _no_feature(option: str, name: str, nodes: Table, names: Sequence[str]) -> DatasetError:
+    """The error for an option that names ``name``, which is not one of the feature columns."""
+    shown = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
+    return DatasetError(
+        f"{option} has {name!r}, which is not a feature column of {nodes.label}; choose from "
+        f"{shown}.{nearest_hint(name, names)}"
+    )
 
 
 # ---------------------------------------------------------------------------------- nodes
@@ -527,6 +540,16 @@ class NodeTable:
         return list(place), np.fromiter(codes, np.int64, self.count)
 
     def _question(self, names: list[str], labelled: int) -> None:
+        for mark in SEPARATORS:
+            joined = sum(mark in name.strip(mark) for name in names)
+            if self._task == AUTO and 2 * joined > len(names):
+                replaced = "" if mark == JOINT else f" (write {JOINT} instead of {mark})"
+                _warn(
+                    f"column {self._options.label!r} of {self._table.label} has values such as "
+                    f"{next(name for name in names if mark in name)!r}, which are read as one "
+                    "class each; if a node can have several labels, use --task multilabel "
+                    f"(task='multilabel' in Python){replaced}"
+                )
         if self._task == AUTO and is_measurement(names, labelled):
             raise DatasetError(
                 f"column {self._options.label!r} of {self._table.label} has {len(names):,} "

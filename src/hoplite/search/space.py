@@ -150,9 +150,12 @@ class Space:
             if name in self.sections:
                 return self.sections[name]
         known = ", ".join(f"[{name}]" for name in self.sections) or "none"
+        advice = f"add [{names[1]}] or [any]"
+        for model in (name for name in self.sections if name in MODELS):
+            advice = f"write [any.{model}] instead of [{model}]"
         raise GridError(
-            f"space {self.name} has no section for {str(dataset)!r}; add [{names[1]}] or "
-            f"[any]. Its sections are: {known}."
+            f"space {self.name} has no section for {str(dataset)!r}; {advice}. Its sections are: "
+            f"{known}."
         )
 
     def _tables(self, dataset: Dataset, model: str, fixed: Options | None) -> list[Section]:
