@@ -20,7 +20,6 @@ OTHER = {
     "basis": "chebyshev",
     "start": "lowpass",
     "gate": "class",
-    "precision": "bfloat16",
     "layers": 3,
     "hidden": 5,
     "heads": 2,

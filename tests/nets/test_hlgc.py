@@ -83,25 +83,6 @@ def test_gates_and_their_gradients(graphs, dense, gate, sparse, dropout, rows, b
         torch.testing.assert_close(value.grad, theirs[name].grad, msg=name)
 
 
-def test_bfloat16_products_are_those_of_float32_rounded(graphs):
-    graph = graphs(n=40, d=7)
-    model, rounded = (build("node", graph, precision=name) for name in ("float32", "bfloat16"))
-    view = GraphView(Propagation.of(graph, model.config), ROWS)
-    exact, near = ({k: v.requires_grad_() for k, v in tensors(model).items()} for _ in range(2))
-    expected, outputs = model.forward(exact, view, None), rounded.forward(near, view, None)
-    assert not torch.equal(outputs, expected)
-    torch.testing.assert_close(
-        outputs, expected, rtol=0, atol=2**-8 * expected.detach().abs().max().item()
-    )
-    outputs.sum().backward()
-    expected.sum().backward()
-    for name, value in near.items():
-        wanted = exact[name].grad
-        torch.testing.assert_close(
-            value.grad, wanted, rtol=0, atol=2**-6 * float(wanted.abs().max())
-        )
-
-
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("hops_first", [False, True])
 def test_hop_features_are_enough(graphs, gate, hops_first):

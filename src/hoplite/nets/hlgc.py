@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 CACHED_NUMBERS = 1 << 18  # of a hop's rows that are gated together
 GATES = ("node", "class", "feature")
-PRECISIONS = ("float32", "bfloat16")
 
 
 class HyperLGC(RowNetwork):
@@ -55,9 +54,6 @@ class HyperLGC(RowNetwork):
         start: str = start_setting()
         basis: str = basis_setting()
         gate: str = choice_setting("node", "Gate: node, class or feature.", GATES)
-        precision: str = choice_setting(
-            "float32", "Precision of the node gate: float32 or bfloat16.", PRECISIONS
-        )
 
     def __init__(
         self, config: ModelConfig, num_features: int, num_classes: int, relations: int = 1
@@ -123,9 +119,7 @@ class NodeGate(Gate):
 
     Each hop has a network of its own: W1_i (d, h) and b1_i (h,) start from U(+-1/sqrt(d)), and
     W2_i (h,) and b2_i from U(+-1/sqrt(h)). A step at r rows takes 2 r d h (k + 1) multiply-adds for
-    W1 and its gradient, an evaluation at most half as many. With ``precision="bfloat16"`` the
-    operands of these products have 8 significant bits (hop 0, whose features are sparse, excepted);
-    that takes about half of the time on processors that have such instructions.
+    W1 and its gradient, an evaluation at most half as many.
     """
 
     @property
@@ -149,11 +143,7 @@ class NodeGate(Gate):
         names = ("alpha", "gate_hidden", "gate_hidden_bias", "gate_out", "gate_out_bias")
         of_hops = zip(view.hop_features(dropout), *[weights[name] for name in names], strict=True)
         for i, (hop, alpha, W1, b1, W2, b2) in enumerate(of_hops):
-            if i and self.config.precision == "bfloat16":
-                product = (hop.bfloat16() @ W1.bfloat16()).to(W1.dtype)
-            else:
-                product = view.hop_output(i, W1, dropout, hop)
-            hidden = torch.relu(product + b1)
+            hidden = torch.relu(view.hop_output(i, W1, dropout, hop) + b1)
             gate = torch.sigmoid(hidden @ W2 + b2)
             total = total + (alpha * gate).unsqueeze(1) * (hop @ theta)
         assert not isinstance(total, int)  # there is a hop 0

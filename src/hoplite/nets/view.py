@@ -35,7 +35,7 @@ from hoplite.engine.polynomial import gather_hops, scatter_hops
 from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix, spmm
 
-WIDE_GAIN = 8  # a multiply-add of wide dense products costs so many times less than of sparse ones
+WIDE_GAIN = 16  # a multiply-add of wide dense products costs so many times less than of sparse ones
 SLOPE = 0.2  # of LeakyReLU below 0
 SHARED_WORK = 1 << 24  # multiply-adds from which on several threads are worth their start
 
