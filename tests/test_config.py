@@ -42,6 +42,7 @@ STEPS = {
     "optimizer": "lbfgs",
     "epochs": 2,
     "patience": 3,
+    "validate_every": 4,
     "tie": "first",
     "loss": "huber",
     "class_weight": "balanced",

@@ -197,6 +197,9 @@ class TrainingConfig(Checked):
         Adam and dropout for every model; or those of the model's authors, for JacobiConv.
     epochs, patience : int
         Maximum number of epochs; training stops after ``patience`` epochs without improvement.
+    validate_every : int
+        Score the validation nodes after every so many epochs, and after the last; only these epochs
+        can be the best. The curves of the others are NaN.
     monitor : {"auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae"}
         The validation score that chooses the epoch; "auto" is the accuracy for classes and the loss
         for numbers.
@@ -298,6 +301,9 @@ class TrainingConfig(Checked):
     patience: int = number_setting(
         100, "Epochs without improvement before stopping.", 1, MAX_COUNT, group="Training"
     )
+    validate_every: int = number_setting(
+        1, "Epochs from one validation to the next.", 1, MAX_COUNT, group="Training"
+    )
     monitor: str = choice_setting(
         "auto",
         "Validation score that selects the epoch: accuracy, loss, auc, ap or f1; for regression "
@@ -359,7 +365,7 @@ class TrainingConfig(Checked):
             check_number("lr", self.lr, 0, MAX_LBFGS_RATE, open_ends="l")
             self._require("optimizer", consistency=0, filter_lr_factor=1)
         if self.optimizer == "path":
-            self._require("optimizer", **dict.fromkeys(NEED_FEATURES, 0))
+            self._require("optimizer", **dict.fromkeys(NEED_FEATURES, 0), validate_every=1)
         if self.batch:
             self._require("batch", **dict.fromkeys(NEED_FEATURES, 0), optimizer="adam")
             if self.order == "weights-first":

@@ -147,6 +147,20 @@ def test_the_first_best_epoch_is_kept_and_patience_counts_from_it(patience):
     np.testing.assert_allclose(result.weights["theta"], stopped.weights["theta"], rtol=1e-9)
 
 
+def test_the_best_epoch_is_a_validated_one():
+    graph = scattered_graph()
+    every, some = (
+        fit(graph, [Run(settings(epochs=22, patience=22, validate_every=v), 1)], "sgc")[0]
+        for v in (1, 4)
+    )
+    validated = [*range(3, 22, 4), 21]
+    curve = some.history["val_accuracy"]
+    assert np.flatnonzero(np.isfinite(curve)).tolist() == validated
+    np.testing.assert_array_equal(curve[validated], every.history["val_accuracy"][validated])
+    np.testing.assert_array_equal(some.history["train_loss"], every.history["train_loss"])
+    assert some.best_epoch == validated[int(np.argmax(curve[validated]))] + 1
+
+
 def test_without_validation_the_last_epoch_counts(graphs):
     graph = graphs(n=30, dtype=np.float32)
     built = build_model(model_config("lgc", 3), graph.num_features, 3)

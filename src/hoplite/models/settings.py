@@ -49,7 +49,7 @@ TABLE_OPTIONS = {"hops": 2, "operator": "random_walk"}
 # settings of steps along gradients: to give one of them is to ask for such steps
 OF_STEPS = frozenset(
     {"lr", "weight_decay", "dropout", "drop_nodes", "output_dropout", "draws", "consistency",
-     "sharpen", "confidence", "epochs", "patience", "batch"}
+     "sharpen", "confidence", "epochs", "patience", "validate_every", "batch"}
 )  # fmt: skip
 
 

@@ -212,6 +212,14 @@ class _State:
                 value = self.problem.task.figure(self.monitor.name, self.val_labels, logits)
             self.curves[self.monitored].append(value)
 
+    def skip_outputs(self, epoch: int) -> None:
+        """Add an epoch that is not validated; it diverged if its loss is not finite."""
+        for name, values in self.curves.items():
+            if not name.startswith("train_"):
+                values.append(math.nan)
+        self.epochs, self.diverged = epoch + 1, not math.isfinite(self.curves["train_loss"][-1])
+        self.running = not self.diverged
+
     def choose(self, epoch: int, epochs: int) -> None:
         """Keep the weights if the epoch is the best so far, and decide whether to go on."""
         config, curves = self.run.config, self.curves
@@ -307,8 +315,11 @@ def train_run(
             tally = sum((one.tally for one in evaluated[1:]), evaluated[0].tally)
             state.record("train", Measured(sum(one.loss for one in evaluated), tally))
         last = epoch + 1 >= min(run.last or epochs, epochs)
-        state.record_outputs(objective.outputs(None if last else epoch + 1))
-        state.choose(epoch, epochs)
+        if last or not state.validated or (epoch + 1) % config.validate_every == 0:
+            state.record_outputs(objective.outputs(None if last else epoch + 1))
+            state.choose(epoch, epochs)
+        else:
+            state.skip_outputs(epoch)
         report()
         if not state.running or stop.is_set():
             break
