@@ -304,8 +304,7 @@ class Attention(Layer):
 
         out[t, h, :] = sum over edges e into t  w[e, h] z[source(e), h, :]
 
-    for h heads at once: one product with a sparse matrix of (nodes h) x (sources h), in which the
-    heads stand side by side, instead of a message of every edge in memory.
+    for h heads, each of which is a product with a sparse matrix: no message of an edge is kept.
 
     >>> layer = Attention(sp.csr_array(([7, 8, 9], ([0, 0, 1], [0, 1, 1]))), np.float32)
     >>> layer.sums(torch.tensor([[[1.0]], [[3.0]]]), torch.tensor([[1.0], [2.0], [4.0]])).flatten()
@@ -371,25 +370,14 @@ class Attention(Layer):
         """(sources, h, c) and (e, h) -> (nodes, h, c), differentiable in both."""
         return _Sums.apply(signal, weights, self)  # pyright: ignore[reportReturnType]
 
-    def matrix(self, weights: Tensor) -> SparseMatrix:
-        """The matrix of these weights (e, h): (nodes h) x (sources h)."""
-        heads = weights.shape[1]
-        if heads not in self._patterns:
-            counts, head = np.diff(self.part.indptr), np.arange(heads)
-            rows = np.repeat(np.arange(len(counts)), counts)[:, None] * heads + head
-            order = rows.ravel().argsort(kind="stable")
-            indices = (self.part.indices[:, None] * heads + head).ravel()[order]
-            counts = np.repeat(counts, heads)
-            self._patterns[heads] = np.append(0, counts.cumsum()), indices, order
-        indptr, indices, order = self._patterns[heads]
-        values = as_array(weights).reshape(-1)[order]
-        shape = (self.part.shape[0] * heads, self.part.shape[1] * heads)
-        return SparseMatrix(sp.csr_array((values, indices, indptr), shape=shape), symmetric=False)
-
-    @cached_property
-    def _patterns(self) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """For a number of heads, the matrix without its values, and their order."""
-        return {}
+    def products(self, signal: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Of every head the product of a sparse matrix, of its weights, and its signal."""
+        part = self.part
+        heads = [
+            spmm(SparseMatrix(sp.csr_array((w, part.indices, part.indptr), part.shape), False), z)
+            for w, z in zip(weights.T.copy(), signal.swapaxes(0, 1), strict=True)
+        ]
+        return np.stack(heads, axis=1)
 
 
 class _Sums(torch.autograd.Function):
@@ -397,10 +385,7 @@ class _Sums(torch.autograd.Function):
     def forward(ctx: Any, signal: Tensor, weights: Tensor, layer: Attention) -> Tensor:
         ctx.save_for_backward(signal, weights)
         ctx.layer = layer
-        sources, heads, columns = signal.shape
-        flat = as_array(signal).reshape(sources * heads, columns)
-        totals = spmm(layer.matrix(weights), flat)
-        return torch.from_numpy(totals).view(-1, heads, columns)
+        return torch.from_numpy(layer.products(as_array(signal), as_array(weights)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
