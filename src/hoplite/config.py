@@ -1,6 +1,6 @@
 """The configuration of training, and how its fields and those of models are declared and checked.
 
-A field says in one place what it is: default, help, check and group. The options of the command
+A field says in one place what it is: default, help and check. The options of the command
 line, the arguments of the estimators and the dimensions of grids are read from there. Nothing here
 imports a large library, so ``hoplite --help`` is fast.
 """
@@ -41,17 +41,18 @@ MAX_HOPS = 100_000
 MAX_LBFGS_RATE = 1e12  # the line search goes up to 1e25 times as far, and float32 up to 3e38
 MAX_SEED = 2**63 - 1
 MAX_COUNT = 2**53  # of epochs, rows
+# headings of training settings in --help; the others are below "Training"
+GROUPS = {
+    "Output": "threshold calibrate refit folds",
+    "Unlabelled nodes": "drop_nodes output_dropout draws consistency sharpen confidence "
+    "correct_smooth",
+}
 MAX_FLOAT = sys.float_info.max  # a larger whole number is not a float, and neither is infinity
 ClassWeights = tuple[tuple[str, float], ...]  # pairs of a class name and its weight
 
 
 def setting(
-    default: Any,
-    help: str,
-    check: Callable[[str, Any], Any],
-    *,
-    group: str = "Model",
-    choices: Iterable[str] = (),
+    default: Any, help: str, check: Callable[[str, Any], Any], *, choices: Iterable[str] = ()
 ) -> Any:
     """A field of a :class:`Checked` configuration.
 
@@ -61,12 +62,10 @@ def setting(
         Its default and its line in ``--help``.
     check : callable
         Takes the name and a value; returns the value to keep or raises ConfigError.
-    group : str
-        The heading in ``--help``.
     choices : iterable of str
         Values that shells complete.
     """
-    metadata = {"help": help, "check": check, "group": group, "choices": tuple(choices)}
+    metadata = {"help": help, "check": check, "choices": tuple(choices)}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -77,7 +76,6 @@ def number_setting(
     maximum: float = math.inf,
     *,
     open_ends: str = "",
-    group: str = "Model",
 ) -> Any:
     """A number in [minimum, maximum], whole if the default is; see :func:`check_number`."""
 
@@ -86,26 +84,25 @@ def number_setting(
         check_number(name, value, minimum, maximum, whole=whole, open_ends=open_ends)
         return type(default)(value)
 
-    return setting(default, help, check, group=group)
+    return setting(default, help, check)
 
 
-def choice_setting(default: str, help: str, allowed: Iterable[str], *, group: str = "Model") -> Any:
+def choice_setting(default: str, help: str, allowed: Iterable[str]) -> Any:
     """One of the texts ``allowed``."""
     names = tuple(allowed)
     return setting(
-        default, help, lambda name, value: check_choice(name, value, names), group=group,
-        choices=names,
-    )  # fmt: skip
+        default, help, lambda name, value: check_choice(name, value, names), choices=names
+    )
 
 
-def flag_setting(default: bool, help: str, *, group: str = "Model") -> Any:
+def flag_setting(default: bool, help: str) -> Any:
     """True or False."""
 
     def check(name: str, value: Any) -> bool:
         check_flag(name, value)
         return bool(value)
 
-    return setting(default, help, check, group=group)
+    return setting(default, help, check)
 
 
 @dataclass(frozen=True)
@@ -241,24 +238,16 @@ class TrainingConfig(Checked):
     500
     """
 
-    lr: float = number_setting(0.05, "Learning rate.", 0, open_ends="l", group="Training")
-    weight_decay: float = number_setting(5e-4, "L2 penalty.", 0, group="Training")
+    lr: float = number_setting(0.05, "Learning rate.", 0, open_ends="l")
+    weight_decay: float = number_setting(5e-4, "L2 penalty.", 0)
     dropout: float = number_setting(
-        0.5, "Dropout rate of the features; 0 for a hop store.", 0, 1, open_ends="m",
-        group="Training",
-    )  # fmt: skip
-    drop_nodes: float = number_setting(
-        0.0, "Dropout rate of whole nodes.", 0, 1, open_ends="m", group="Unlabelled nodes"
+        0.5, "Dropout rate of the features; 0 for a hop store.", 0, 1, open_ends="m"
     )
-    output_dropout: float = number_setting(
-        0.0, "Dropout rate of X Theta.", 0, 1, open_ends="m", group="Unlabelled nodes"
-    )
-    draws: int = number_setting(1, "Dropout masks per step.", 1, 1000, group="Unlabelled nodes")
+    drop_nodes: float = number_setting(0.0, "Dropout rate of whole nodes.", 0, 1, open_ends="m")
+    output_dropout: float = number_setting(0.0, "Dropout rate of X Theta.", 0, 1, open_ends="m")
+    draws: int = number_setting(1, "Dropout masks per step.", 1, 1000)
     consistency: float = number_setting(
-        0.0,
-        "Weight of the penalty on differences between the draws.",
-        0,
-        group="Unlabelled nodes",
+        0.0, "Weight of the penalty on differences between the draws.", 0
     )
     sharpen: float = number_setting(
         0.5,
@@ -266,96 +255,59 @@ class TrainingConfig(Checked):
         "0 (it counts as certain).",
         0,
         1,
-        group="Unlabelled nodes",
     )
     confidence: float = number_setting(
-        0.0,
-        "Minimum probability for a node to count in the penalty.",
-        0,
-        1,
-        group="Unlabelled nodes",
+        0.0, "Minimum probability for a node to count in the penalty.", 0, 1
     )
     filter_lr_factor: float = number_setting(
-        1.0,
-        "Factor of --lr for the filter.",
-        0,
-        open_ends="l",
-        group="Training",
+        1.0, "Factor of --lr for the filter.", 0, open_ends="l"
     )
-    filter_decay_factor: float = number_setting(
-        1.0, "Factor of --weight-decay for the filter.", 0, group="Training"
-    )
+    filter_decay_factor: float = number_setting(1.0, "Factor of --weight-decay for the filter.", 0)
     optimizer: str = choice_setting(
-        "adam",
-        "adam, lbfgs, or path (solve for a sequence of penalties).",
-        OPTIMIZERS,
-        group="Training",
+        "adam", "adam, lbfgs, or path (solve for a sequence of penalties).", OPTIMIZERS
     )
     preset: str = choice_setting(
-        "default",
-        "Source of the defaults: default, paper, or authors (jacobiconv).",
-        PRESETS,
-        group="Training",
+        "default", "Source of the defaults: default, paper, or authors (jacobiconv).", PRESETS
     )
-    epochs: int = number_setting(500, "Maximum number of epochs.", 1, MAX_COUNT, group="Training")
-    patience: int = number_setting(
-        100, "Epochs without improvement before stopping.", 1, MAX_COUNT, group="Training"
-    )
-    validate_every: int = number_setting(
-        1, "Epochs from one validation to the next.", 1, MAX_COUNT, group="Training"
-    )
+    epochs: int = number_setting(500, "Maximum number of epochs.", 1, MAX_COUNT)
+    patience: int = number_setting(100, "Epochs without improvement before stopping.", 1, MAX_COUNT)
+    validate_every: int = number_setting(1, "Epochs from one validation to the next.", 1, MAX_COUNT)
     monitor: str = choice_setting(
         "auto",
         "Validation score that selects the epoch: accuracy, loss, auc, ap or f1; for regression "
         "loss, r2 or mae.",
         MONITORS,
-        group="Training",
     )
-    tie: str = choice_setting(
-        "loss",
-        "Choice among equal scores: loss (lowest) or first.",
-        TIES,
-        group="Training",
-    )
-    loss: str = choice_setting(
-        "auto", "Loss of regression: squared (auto) or huber.", LOSSES, group="Training"
-    )
+    tie: str = choice_setting("loss", "Choice among equal scores: loss (lowest) or first.", TIES)
+    loss: str = choice_setting("auto", "Loss of regression: squared (auto) or huber.", LOSSES)
     class_weight: str | ClassWeights | None = setting(  # noqa: RUF009 - it makes a field
         None,
         "Class weights in the loss: balanced, or NAME=WEIGHT,...",
         check_class_weight,
-        group="Training",
         choices=("none", "balanced"),
     )
     threshold: str | float = setting(
         0.5,
         "Probability from which to predict the rarer of two classes; balanced or f1 to tune it.",
         check_threshold,
-        group="Output",
         choices=THRESHOLDS,
     )
-    calibrate: bool = flag_setting(
-        False, "Calibrate the probabilities on the validation nodes.", group="Output"
-    )
+    calibrate: bool = flag_setting(False, "Calibrate the probabilities on the validation nodes.")
     correct_smooth: bool = flag_setting(
-        False, "Apply Correct and Smooth, tuned on the validation nodes.", group="Unlabelled nodes"
+        False, "Apply Correct and Smooth, tuned on the validation nodes."
     )
     refit: bool = flag_setting(
         False,
         "Train again with the validation labels; on by default for tables with "
         "--out; --no-refit turns it off.",
-        group="Output",
     )
     folds: int = number_setting(
-        5, "Cross-validation folds if there is no validation split; 0 for none.", 0, 100,
-        group="Output",
-    )  # fmt: skip
+        5, "Cross-validation folds if there is no validation split; 0 for none.", 0, 100
+    )
     order: str = choice_setting(
-        "auto", "Evaluation order: auto, weights-first or hops-first.", ORDERS, group="Training"
+        "auto", "Evaluation order: auto, weights-first or hops-first.", ORDERS
     )
-    batch: int = number_setting(
-        0, "Training rows per step of Adam; 0 for all.", 0, MAX_COUNT, group="Training"
-    )
+    batch: int = number_setting(0, "Training rows per step of Adam; 0 for all.", 0, MAX_COUNT)
 
     def __post_init__(self) -> None:
         super().__post_init__()

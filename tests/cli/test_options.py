@@ -13,6 +13,7 @@ from hoplite.cli import COMMANDS
 from hoplite.cli.options import BASICS
 from hoplite.config import TrainingConfig
 from hoplite.models import all_settings, model_defaults, models_with
+from hoplite.models.settings import help_group
 from hoplite.preparation import TableOptions
 from hoplite.search.space import parse_space
 
@@ -33,7 +34,7 @@ def test_every_field_is_an_option_without_a_default_of_its_own(command):
     given = parameters(command)
     for name, field in all_settings().items():
         assert given[name].default is None
-        panel = None if name in BASICS else field.metadata["group"]
+        panel = None if name in BASICS else help_group(name)
         assert option(given[name]).rich_help_panel == panel
     for name in TableOptions.names():
         assert given[name].default is None

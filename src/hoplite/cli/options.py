@@ -23,7 +23,7 @@ import typer
 from hoplite.config import FAMILIES, NAMES, TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteError, check_choice
 from hoplite.models import MODELS, all_settings, find_model, model_defaults, models_with
-from hoplite.models.settings import AUTO, DEFAULT_MODEL
+from hoplite.models.settings import AUTO, DEFAULT_MODEL, help_group
 from hoplite.preparation import TableOptions
 
 if TYPE_CHECKING:  # importing it takes time
@@ -261,7 +261,7 @@ def _setting_parameter(field: Field[Any], defaults: bool) -> Parameter:
     visible = defaults and field.default != "" and type_ is not bool
     text = _help(field, models)
     default = _defaults_text(field, models) if visible else False
-    return _field_parameter(field, type_, field.metadata["group"], help=text, show_default=default)
+    return _field_parameter(field, type_, help_group(field.name), help=text, show_default=default)
 
 
 def _defaults_text(field: Field[Any], models: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
 from hoplite.bases import find_basis
-from hoplite.config import Checked, TrainingConfig, flag_setting
+from hoplite.config import GROUPS, Checked, TrainingConfig, flag_setting
 from hoplite.errors import ConfigError, nearest_hint
 from hoplite.formatting import listing
 from hoplite.preparation import TableOptions
@@ -328,6 +328,16 @@ def all_settings() -> dict[str, dataclasses.Field[Any]]:
         for field in dataclasses.fields(model.Settings):
             settings.setdefault(field.name, field)
     return settings | TRAINING
+
+
+def help_group(name: str) -> str:
+    """The heading of a setting in ``--help``.
+
+    >>> help_group("hops"), help_group("lr"), help_group("draws")
+    ('Model', 'Training', 'Unlabelled nodes')
+    """
+    groups = {one: group for group, names in GROUPS.items() for one in names.split()}
+    return groups.get(name, "Training" if name in TRAINING else "Model")
 
 
 def model_defaults(model: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
