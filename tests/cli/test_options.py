@@ -32,7 +32,7 @@ def option(parameter: inspect.Parameter) -> Any:
 def test_every_field_is_an_option_without_a_default_of_its_own(command):
     """Options that are not given are left out, so Python's defaults apply."""
     given = parameters(command)
-    for name, field in all_settings().items():
+    for name in all_settings():
         assert given[name].default is None
         panel = None if name in BASICS else help_group(name)
         assert option(given[name]).rich_help_panel == panel
