@@ -265,9 +265,8 @@ class Explanation(Described):
         It is the same for every node, unless log degrees are features and the weights of a node's
         neighbours have another sum, as those of a node without neighbours.
         """
-        coefficients, theta, constant = self._factors
-        by_mean = self.reach.sum(axis=1) @ coefficients @ (theta.T @ self.exact.centres)
-        return constant + float(by_mean)
+        weights, constant = self._weights
+        return constant + float(self.reach.sum(axis=1) @ (weights @ self.exact.centres))
 
     @property
     def hops(self) -> list[tuple[int, str | None]]:
@@ -290,24 +289,20 @@ class Explanation(Described):
             distance[self.reach[i] != 0] = steps[i]
         return distance
 
-    @cached_property
+    @property
     def by_hop(self) -> np.ndarray:
         """What hop i gives: (k + 1,); with relations one for each of :attr:`hops`."""
-        return (self._factors[0] * (self.reach @ self._signal)).sum(axis=1)
+        return self.hop_node.sum(axis=1)
 
     @cached_property
     def by_node(self) -> np.ndarray:
         """What the features of node u give: (n,)."""
-        return (self._weights * self._signal).sum(axis=1)
+        return self.hop_node.sum(axis=0)
 
-    @cached_property
+    @property
     def by_feature(self) -> np.ndarray:
         """What feature f gives, wherever it is: (d,)."""
-        theta = self._factors[1]
-        total = np.zeros_like(theta)
-        for nodes, rows in self._rows():
-            total += rows.T @ self._weights[nodes]
-        return (theta * total).sum(axis=1)
+        return self.hop_feature.sum(axis=0)
 
     @cached_property
     def by_label(self) -> np.ndarray:
@@ -327,22 +322,25 @@ class Explanation(Described):
     @cached_property
     def hop_node(self) -> np.ndarray:
         """R[i, u] (X W^T)[u, i]: (k + 1, n)."""
-        return self.reach * (self._factors[0] @ self._signal.T)
+        found = np.zeros_like(self.reach)
+        for nodes, rows in self._rows():
+            found[:, nodes] = self.reach[:, nodes] * (rows @ self._weights[0].T).T
+        return found
 
     @cached_property
     def hop_feature(self) -> np.ndarray:
         """(R X)[i, f] W[i, f]: (k + 1, d)."""
-        c, theta, _ = self._factors
-        hops = np.zeros((len(theta), len(c)))  # (R X)^T
+        weights = self._weights[0]
+        found = np.zeros_like(weights)  # R X
         for nodes, rows in self._rows():
-            hops += rows.T @ self.reach[:, nodes].T
-        return hops.T * (c @ theta.T)
+            found += (rows.T @ self.reach[:, nodes].T).T
+        return found * weights
 
     @cached_property
     def node_feature(self) -> sp.csr_array:
         """X[u, f] sum_i R[i, u] W[i, f]: (n, d), zero where X is, less the mean of log degrees."""
         blocks = [*self._pair_blocks()]
-        shape = len(self.by_node), len(self._factors[1])
+        shape = self.reach.shape[1], self._weights[0].shape[1]
         if not blocks:
             return sp.csr_array(shape)
         rows, columns, values = (np.concatenate(part) for part in zip(*blocks, strict=True))
@@ -477,48 +475,26 @@ class Explanation(Described):
         return signs
 
     @cached_property
-    def _factors(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """W (k + 1, d) as a product C Theta^T, C (k + 1, t) and Theta (d, t); and bias and mean.
-
-        t = 1 with one Theta for all hops, and k + 1 with a Theta for each.
-        """
-        exact, c = self.exact, self.coefficients[:, None]
-        mean, deviation = exact.scaling
-        columns = exact.maps @ (self._contrast / deviation)  # (k + 1 or 1, d)
-        shift = exact.bias - mean / deviation
+    def _weights(self) -> tuple[np.ndarray, float]:
+        """W (k + 1, d); and what bias and mean give."""
+        mean, deviation = self.exact.scaling
+        columns = self.exact.maps @ (self._contrast / deviation)  # (k + 1 or 1, d)
+        shift = self.exact.bias - mean / deviation
         if not self._task.exclusive:  # numbers are in their units
             columns, shift = self._task.rescaled(columns, shift)
-        constant = float(self._contrast @ shift)
-        if len(columns) == 1:
-            return c, columns.T, constant
-        return np.eye(len(c)), (c * columns).T, constant
+        return self.coefficients[:, None] * columns, float(self._contrast @ shift)
 
-    @cached_property
-    def _signal(self) -> np.ndarray:
-        """X Theta at the nodes within reach, 0 elsewhere: (n, t)."""
-        theta = self._factors[1]
-        signal = np.zeros((self.reach.shape[1], theta.shape[1]))
-        for nodes, rows in self._rows():
-            signal[nodes] = rows @ theta
-        return signal
-
-    def _rows(self) -> Iterator[tuple[Any, Any]]:
+    def _rows(self, copies: int = 1) -> Iterator[tuple[Any, Any]]:
         """Centred rows of X of the nodes within reach, with these nodes."""
-        yield from self.exact.centred_rows(np.flatnonzero(self.reach.any(axis=0)))
-
-    @cached_property
-    def _weights(self) -> np.ndarray:
-        """R^T C, the weight of every node: (n, t)."""
-        return self.reach.T @ self._factors[0]
+        yield from self.exact.centred_rows(np.flatnonzero(self.reach.any(axis=0)), copies)
 
     def _pair_blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Nodes, their features and the contributions of these, a block of rows at a time."""
-        weights, theta = self._weights, self._factors[1]
-        nodes = np.flatnonzero(weights.any(axis=1))
-        for part, rows in self.exact.centred_rows(nodes, copies=theta.shape[1]):
+        reach, weights = self.reach.T, self._weights[0].T
+        for nodes, rows in self._rows(copies=weights.shape[1]):
             block = sp.csr_array(rows).tocoo()
-            row, column = part[block.coords[0]], block.coords[1]
-            shares = np.einsum("et,et->e", weights[row], theta[column])
+            row, column = nodes[block.coords[0]], block.coords[1]
+            shares = np.einsum("et,et->e", reach[row], weights[column])
             yield row, column, block.data * shares
 
     def _top_pairs(self, count: int) -> list[PairPart]:
