@@ -12,7 +12,7 @@ graph.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from msgspec import structs
 
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.explain import Explainer
-from hoplite.explain.changes import Cell, CellValue, find_cells, own_slopes
+from hoplite.explain.changes import Cell, find_cells, own_slopes
 from hoplite.explain.exact import label_text, open_rows, outputs_of, plain_float
 from hoplite.explain.summary import Changes, Summary, Threshold
 from hoplite.formatting import short
@@ -30,6 +30,7 @@ from hoplite.machine import VERSION, parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.preparation import DateColumn
 from hoplite.serve import schema
+from hoplite.serve.schema import Limit, Text, Top, Values
 from hoplite.tasks.base import Task
 
 MAX_SORTED = 2_000_000  # names that are sorted for a search; more are only found exactly
@@ -223,19 +224,21 @@ class Answers:
         examples = [schema.Examples(about, self._found(nodes)) for about, nodes in self._examples]
         return schema.FoundExamples(examples)
 
-    def nodes(self, prefix: str, limit: int) -> schema.FoundNodes:
-        """Nodes whose ids begin with ``prefix``."""
+    def nodes(self, prefix: Text = "", limit: Limit = 20) -> schema.FoundNodes:
+        """Nodes whose ids begin with ``prefix``; case does not matter."""
         return schema.FoundNodes(self._found(self._ids.search(prefix, limit)))
 
-    def features(self, prefix: str, limit: int, node: str | None = None) -> schema.FoundFeatures:
-        """Features that can be changed, whose names begin with ``prefix``; values at ``node``."""
+    def features(
+        self, prefix: Text = "", limit: Limit = 20, node: Text | None = None
+    ) -> schema.FoundFeatures:
+        """Features that can be changed, whose names begin with ``prefix``; values at a node."""
         matches = self._cell_names.search(prefix, limit)
         if node is None:
             return schema.FoundFeatures([self._features[place] for place in matches])
         own = self._rows.row(self._index(node))
         return schema.FoundFeatures([self._feature_at(place, own) for place in matches])
 
-    def node(self, node: str) -> schema.NodeAnswer:
+    def node(self, node: Text) -> schema.NodeAnswer:
         """The prediction of a node, its own values and its neighbours."""
         v = self._index(node)
         return schema.NodeAnswer(
@@ -248,18 +251,18 @@ class Answers:
         )
 
     def explanation(
-        self, node: str, class_: str | None = None, against: str | None = None, top: int = 10
+        self, node: Text, class_: Text | None = None, against: Text | None = None, top: Top = 10
     ) -> Summary:
-        """Why: exact sums over hops, nodes and features, and the neighbourhood to draw."""
+        """Why ``class`` and not ``against``, as exact sums, and the neighbourhood to draw."""
         v, explainer = self._index(node), self._require_explainer()
         return explainer.explain_at(v, class_, against=against).summary(top, brief=True)
 
-    def flips(self, node: str) -> Changes:
+    def flips(self, node: Text) -> Changes:
         """Which value of the node itself, changed alone, would change its class."""
         v, explainer = self._index(node), self._require_explainer()
         return explainer.explain_at(v).changes() or Changes(0, ())
 
-    def change(self, node: str, features: Mapping[str, CellValue]) -> schema.ChangeAnswer:
+    def change(self, node: Text, features: Values) -> schema.ChangeAnswer:
         """The prediction if some values of the node were others."""
         v = self._index(node)
         before = after = self._rows.row(v)
@@ -301,7 +304,9 @@ class Answers:
     def _index(self, node: str) -> int:
         index = self._ids.index(node)
         if index is None:
-            raise UnknownNode(f"{node!r} is not a node id; type the beginning of an id.")
+            raise UnknownNode(
+                f"{node!r} is not a node id; an id is, for example, {self._ids[0]!r}."
+            )
         return index
 
     def _own_features(self, v: int) -> schema.NodeFeatures:

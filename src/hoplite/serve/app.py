@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import inspect
 import ipaddress
 import re
 import signal
@@ -17,8 +18,9 @@ from typing import Annotated, Any
 
 import jinja2
 import msgspec
+import pydantic
 import uvicorn
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import Body, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
@@ -28,7 +30,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hoplite.errors import HopliteError, is_shortage
 from hoplite.explain.rendering import percent
-from hoplite.explain.summary import Changes, Summary
 from hoplite.machine import VERSION
 from hoplite.serve import schema
 from hoplite.serve.answers import Answers, UnknownNode
@@ -40,6 +41,11 @@ SECONDS = 20.0  # for a request with its body
 IDLE_SECONDS = 25.0  # until a connection without a new request is closed; more than SECONDS
 MAX_CONNECTIONS = 512
 MAX_OF_CLIENT = 64  # connections of one address
+QUERIES = ("model", "examples", "nodes", "features", "node", "explanation", "flips")
+NAMES = {"node": "id", "class_": "class"}  # of arguments
+QUERY = pydantic.ConfigDict(
+    extra="forbid", alias_generator=lambda argument: NAMES.get(argument, argument)
+)
 SCHEMAS = "#/components/schemas/{name}"
 HEADERS = {
     "Content-Security-Policy": (
@@ -74,20 +80,6 @@ def make_app(answers: Answers, *, host: str = "127.0.0.1", seconds: float = SECO
     page = jinja2.Environment(autoescape=True).from_string(template)
     html = page.render(served=answers.model(), percent=percent)
 
-    def answer(kind: type) -> dict[Any, Any]:
-        kinds.append(kind)
-        content = {"application/json": {"schema": {"$ref": SCHEMAS.format(name=kind.__name__)}}}
-        return {200: {"description": kind.__doc__, "content": content}}
-
-    kinds: list[type] = []
-
-    async def run(function: Callable[..., Any], *arguments: Any) -> Response:
-        def encoded() -> bytes:
-            return msgspec.json.encode(function(*arguments))
-
-        body = await asyncio.get_running_loop().run_in_executor(pool, encoded)
-        return Response(body, media_type="application/json")
-
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
         return HTMLResponse(html)
@@ -98,51 +90,34 @@ def make_app(answers: Answers, *, host: str = "127.0.0.1", seconds: float = SECO
             raise HTTPException(404)
         return Response(PAGE.joinpath(name).read_bytes(), media_type=FILES[name])
 
-    @app.get("/api/model", responses=answer(schema.ModelAnswer))
-    async def model() -> Response:
-        """The model and its data."""
-        return await run(answers.model)
+    def serve(name: str, verb: str = "GET", source: Any = Query) -> type:
+        """Answer ``/api/name`` with the method of that name; return the type of the answer."""
+        method = getattr(Answers, name)
+        signature = inspect.signature(method, eval_str=True)
+        _, *own = signature.parameters.values()
+        fields: Any = {
+            one.name: (one.annotation, ... if one.default is one.empty else one.default)
+            for one in own
+        }
+        query = pydantic.create_model(f"{name} query", __config__=QUERY, **fields)
+        kind = signature.return_annotation
 
-    @app.get("/api/examples", responses=answer(schema.FoundExamples))
-    async def examples() -> Response:
-        """Nodes to begin with."""
-        return await run(answers.examples)
+        async def endpoint(asked: Any) -> Response:
+            def encoded() -> bytes:
+                found = getattr(answers, name)(**dict(asked))
+                return msgspec.json.encode(_with_text_ids(msgspec.to_builtins(found)))
 
-    @app.get("/api/nodes", responses=answer(schema.FoundNodes))
-    async def nodes(query: Annotated[schema.Search, Query()]) -> Response:
-        """Nodes whose ids begin with a prefix."""
-        return await run(answers.nodes, query.prefix, query.limit)
+            body = await asyncio.get_running_loop().run_in_executor(pool, encoded)
+            return Response(body, media_type="application/json")
 
-    @app.get("/api/features", responses=answer(schema.FoundFeatures))
-    async def features(query: Annotated[schema.FeatureSearch, Query()]) -> Response:
-        """Features that can be changed, whose names begin with a prefix."""
-        return await run(answers.features, query.prefix, query.limit, query.id)
+        endpoint.__annotations__ = {"asked": Annotated[query, source()]}
+        schema = {"application/json": {"schema": {"$ref": SCHEMAS.format(name=kind.__name__)}}}
+        responses: Any = {200: {"description": kind.__doc__, "content": schema}}
+        route = {"methods": [verb], "name": name, "description": inspect.getdoc(method)}
+        app.add_api_route(f"/api/{name}", endpoint, responses=responses, **route)
+        return kind
 
-    @app.get("/api/node", responses=answer(schema.NodeAnswer))
-    async def node(query: Annotated[schema.NodeQuery, Query()]) -> Response:
-        """A node: its prediction, values and neighbours."""
-        return await run(answers.node, query.id)
-
-    @app.get("/api/explanation", responses=answer(Summary))
-    async def explanation(query: Annotated[schema.ExplanationQuery, Query()]) -> Response:
-        """Why, as exact sums; ids are texts."""
-
-        def explained() -> Any:
-            found = answers.explanation(query.id, query.class_, query.against, query.top)
-            return _with_text_ids(found.to_dict())
-
-        return await run(explained)
-
-    @app.get("/api/flips", responses=answer(Changes))
-    async def flips(query: Annotated[schema.NodeQuery, Query()]) -> Response:
-        """Which value of the node, changed alone, would change its class."""
-        return await run(answers.flips, query.id)
-
-    @app.post("/api/change", responses=answer(schema.ChangeAnswer))
-    async def change(request: schema.ChangeRequest) -> Response:
-        """The prediction if some values of a node were others."""
-        return await run(answers.change, request.id, request.features)
-
+    kinds = [serve(name) for name in QUERIES] + [serve("change", "POST", Body)]
     _, components = msgspec.json.schema_components(kinds, ref_template=SCHEMAS)
     app.openapi()["components"]["schemas"] |= components  # FastAPI keeps what it returns
     return Guard(app, host, seconds)
@@ -229,7 +204,7 @@ def _with_text_ids(value: Any) -> Any:
             name: str(part) if name == "id" else _with_text_ids(part)
             for name, part in value.items()
         }
-    return [_with_text_ids(part) for part in value] if isinstance(value, list) else value
+    return [_with_text_ids(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _failure(sentence: str, status: int) -> Response:

@@ -1,11 +1,11 @@
-"""The types of requests, which pydantic checks, and of answers, which msgspec encodes."""
+"""The types of what is asked, which pydantic checks, and of answers, which msgspec encodes."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from hoplite.explain.summary import Output, Threshold
 
@@ -14,41 +14,8 @@ MAX_BODY = 1 << 16  # bytes of a request
 Text = Annotated[str, Field(max_length=1000)]
 Limit = Annotated[int, Field(ge=1, le=100)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Search(_Request):
-    """``prefix`` is how an id begins; case does not matter."""
-
-    prefix: Text = ""
-    limit: Limit = 20
-
-
-class FeatureSearch(Search):
-    """With an ``id`` the answer has the values at that node."""
-
-    id: Text | None = None
-
-
-class NodeQuery(_Request):
-    id: Text
-
-
-class ExplanationQuery(NodeQuery):
-    """Why ``class`` and not ``against``; by default the predicted class and the runner-up."""
-
-    class_: Text | None = Field(None, alias="class")
-    against: Text | None = None
-    top: Annotated[int, Field(ge=1, le=50)] = 10
-
-
-class ChangeRequest(NodeQuery):
-    """Other values of some features of one node; null for a missing value."""
-
-    features: Annotated[dict[Text, Number | str | bool | None], Field(max_length=100)]
+Top = Annotated[int, Field(ge=1, le=50)]
+Values = Annotated[dict[Text, Number | str | bool | None], Field(max_length=100)]
 
 
 class Failure(BaseModel):
