@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.paper import DATASETS, MODELS, NAMES
 from experiments.results import Results, Spectrum, Trained
-from hoplite.plots.base import PageFigure, axis, finite, layout, peak, safe, thin
+from hoplite.plots import PageFigure, axis, finite, layout, peak, safe, thin
 from hoplite.plots.drawings import PARTS, Series, coefficients, curve, epochs, responses
 
 OFFSET = 0.14  # ours above the line of the model, the paper below it

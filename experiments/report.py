@@ -18,7 +18,7 @@ from rich.table import Table as TerminalTable
 
 from benchmarks.machine import Machine
 from hoplite.files import atomic_write_text
-from hoplite.plots.base import PageFigure, render
+from hoplite.plots import PageFigure, render
 
 TEMPLATE = Path(__file__).with_name("report.html")
 NOTHING = "\u2013"  # an en dash

@@ -109,6 +109,12 @@ def log_degrees_of(data: Any) -> tuple[str, ...]:
     return log_degrees(names, getattr(data, "preparation", None))
 
 
+def made_of_edges(names: Sequence[str] | None, preparation: Preparation | None) -> int:
+    """How many of the last features of these names are structural ones, or log degrees."""
+    vectors = structural_count(names)
+    return len(log_degrees(names, preparation)) if vectors is None else len(NAMES) + vectors
+
+
 def without_log_degree(graph: Graph) -> Graph:
     """``graph`` without the features of :func:`with_log_degree`."""
     count = graph.num_features - len(log_degrees_of(graph))

@@ -8,13 +8,7 @@ from scipy.special import expit, softmax
 
 from hoplite import ConfigError, Graph, Split, train
 from hoplite.explain import explain, flips
-from hoplite.explain.rendering import (
-    explanation_page,
-    headline,
-    link_sentence,
-    terminal_explanation,
-    title,
-)
+from hoplite.explain.rendering import describe, explanation_page, headline, link_sentence, title
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +33,7 @@ def check_sums(why, total):
     assert why.margin == pytest.approx(total, rel=1e-5)
     page = explanation_page(why.summary())
     assert title(why.summary()) in html.unescape(page)
-    assert terminal_explanation(why.summary())[0] == headline(why.summary())
+    assert describe(why.summary()).facts["prediction"] == headline(why.summary())
 
 
 def test_a_number_is_a_sum_in_its_units(plain):

@@ -22,7 +22,7 @@ from hoplite.graph import Graph, Split
 from hoplite.graphs import GraphSet, explain_graph, train_graphs, write_graphs
 from hoplite.graphs.pooling import FAMILIES
 from hoplite.graphs.training import candidates_of
-from hoplite.plots.base import COLOURS
+from hoplite.plots import COLOURS
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "hops": {"hops": 2, "structure": "add", "operator": "renormalized"},

@@ -21,10 +21,9 @@ def test_every_panel_adds_up_to_the_logit(found, top):
     figure = found.plot(top=top)
     assert len(figure.data) == 3
     for bars in figure.data:
-        amounts = bars.x if bars.orientation == "h" else bars.y
-        assert sum(amounts) == pytest.approx(found.margin, abs=1e-4)
+        assert sum(bars.x) == pytest.approx(found.margin, abs=1e-4)
     hops = figure.data[0]
-    np.testing.assert_allclose(np.array(hops.y)[: len(found.by_hop)], found.by_hop)
+    np.testing.assert_allclose(np.array(hops.x)[: len(found.by_hop)], found.by_hop)
 
 
 def texts(value):

@@ -19,8 +19,8 @@ from tests.commands import hoplite
 from tests.serve.conftest import IDS, SCRIPT, apart, serving
 from tests.serve.test_answers import load, small
 
-from hoplite.serve import app, schema
-from hoplite.serve.answers import Answers
+from hoplite.serve import app
+from hoplite.serve.answers import Answers, NodeAnswer
 from hoplite.serve.app import HEADERS, make_app
 
 CHANGE = {"age": 55.5, "town": "Bonn"}
@@ -50,7 +50,7 @@ def test_fifty_requests_at_once_are_all_answered_as_the_library_does(address, mo
     answers = apart(lambda: asyncio.run(ask_all()))
     assert [answer.status_code for answer in answers] == [200] * 51
     for place, answer in enumerate(answers[::3]):
-        node = msgspec.json.decode(answer.content, type=schema.NodeAnswer)
+        node = msgspec.json.decode(answer.content, type=NodeAnswer)
         shares = [output.probability for output in node.prediction.outputs]
         np.testing.assert_allclose(shares, wanted[place], rtol=1e-5)
 

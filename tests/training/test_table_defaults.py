@@ -12,7 +12,7 @@ import hoplite
 from hoplite import TrainedModel
 from hoplite.explain import Explainer, explain
 from hoplite.store import StoreError, propagate, update_store
-from hoplite.structural import with_log_degree
+from hoplite.structural import with_log_degree, with_structural
 
 ACCOUNTS = 1500
 
@@ -152,3 +152,13 @@ def test_log_degrees_are_explained_without_their_mean(sparse):
         weights = exact.maps[:, -1, why.target] - exact.maps[:, -1, why.rival]
         expected = weights @ why.reach @ (column - column.mean())
         assert why.by_feature[-1] == pytest.approx(expected, abs=1e-6)
+
+
+def test_structural_features_are_explained_without_their_means():
+    data = with_structural(hoplite.io.from_frames(*tables(n=300)), 2)
+    explainer = Explainer(hoplite.train(data, "lgc", hops=2, epochs=5).model, data)
+    own = np.asarray(data.features, np.float64).mean(axis=0) * (np.arange(data.num_features) > 4)
+    np.testing.assert_allclose(explainer.exact.centres, own, atol=1e-9)
+    for why in map(explainer.explain_at, (0, 7)):
+        for part in (why.by_hop, why.by_node, why.by_feature, why.node_feature):
+            assert why.constant + part.sum() == pytest.approx(why.margin, abs=1e-5)

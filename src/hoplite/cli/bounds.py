@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Option
 
+import hoplite
 from hoplite.bases import find_basis
 from hoplite.cli import console, options
 from hoplite.errors import ConfigError
@@ -73,20 +74,17 @@ def bounds(
     if trained is not None and settings:
         raise ConfigError("cannot be combined with --trained.", min(settings))
     config = model_config(**settings)  # reject wrong settings before any work
-    from hoplite import TrainedModel, open_data  # only now, as importing it takes time
-    from hoplite.models.alignment import aligned_graph
-    from hoplite.theory import FunctionClass, generalization, norms
+    from hoplite.theory import FunctionClass, generalization, norms  # only now: it takes time
     from hoplite.theory.function_class import other_settings
 
     own_coefficient, own_weight = 1.0, 1.0
-    fitted = None if trained is None else TrainedModel.load(trained)
-    graph = open_data(dataset, prepare=fitted, **reading).in_memory()
+    fitted = None if trained is None else hoplite.TrainedModel.load(trained)
+    graph = hoplite.open_data(dataset, prepare=fitted, **reading).in_memory()
     if fitted is not None:
         own_coefficient, weights = norms(fitted)
         extra = abs(fitted.weights["bias"]).tolist() if "bias" in fitted.weights else [0.0]
         own_weight = max(weights) + max(extra)
-        graph = aligned_graph(graph, fitted.num_features, fitted.feature_names, fitted.loop_weight)
-        config = fitted.config
+        graph, config = fitted.aligned(graph), fitted.config
     chosen = FunctionClass(
         graph,
         config.model,

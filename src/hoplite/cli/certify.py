@@ -7,6 +7,7 @@ from typing import Any
 
 from typer import Option
 
+import hoplite
 from hoplite.cli import console, options
 from hoplite.progress import steps_bar
 
@@ -41,12 +42,10 @@ def certify(
     hoplite certify club-model club
     """
     model = options.load_model(model_dir, dataset, own_class)
-    from hoplite import certify, open_data  # only now, as importing it takes time
-
-    graph = open_data(dataset, prepare=model, **reading).in_memory()
+    graph = hoplite.open_data(dataset, prepare=model, **reading).in_memory()
     with steps_bar(f"{graph.name} {model.config.model}") as progress:
         progress("certifying", 0.0)
-        found = certify(model, graph, confidence=confidence, seed=halves_seed)
+        found = hoplite.certify(model, graph, confidence=confidence, seed=halves_seed)
     if json:
         console.print_json(dataclasses.asdict(found))
         return

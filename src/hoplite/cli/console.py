@@ -41,6 +41,7 @@ PANELS = (
     SETS_OF_GRAPHS,
 )
 _out = Console()
+Explained = tuple[dict[str, Any], Description, Path | None]  # as JSON, in words, and its page
 
 
 def prepare_streams() -> None:
@@ -58,9 +59,15 @@ def print_json(values: dict[str, Any]) -> None:
     print(json.dumps(without_nan(values), indent=2, allow_nan=False), flush=True)
 
 
-def print_explanations(records: list[dict[str, Any]]) -> None:
-    """One explanation, or a list of several, as JSON."""
-    print_json(records[0] if len(records) == 1 else {"explanations": records})
+def print_explanations(found: Sequence[Explained], *, json: bool) -> None:
+    """Explanations, as one JSON object or as tables, each with its page if it has one."""
+    if json:
+        records = [values | {"out": page and str(page)} for values, _, page in found]
+        print_json(records[0] if len(records) == 1 else {"explanations": records})
+        return
+    for _, description, page in found:
+        print_description(description, whole=True)
+        print_line(f"Page: {page}" if page else "For all details, use --out FILE.html or --json")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -70,10 +77,17 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     _out.print(rich_table(columns, rows))
 
 
-def print_description(description: Description) -> None:
-    """The tables and notes of an object's description on standard output."""
+def print_description(description: Description, *, whole: bool = False) -> None:
+    """The tables and notes of an object's description on standard output.
+
+    A ``whole`` one has its title, its facts, and all rows of its tables, too.
+    """
+    if whole:
+        print_line(description.title)
+        for name, text in description.facts.items():
+            print_line(f"{name}: {text}")
     for table in description.tables:
-        print_table(table.title, table.columns, table.first_rows)
+        print_table(table.title, table.columns, table.rows if whole else table.first_rows)
     for note in description.notes:
         print_line(note)
 

@@ -10,7 +10,6 @@ from typer import Option
 from hoplite.cli import console, options
 from hoplite.config import REDDIT
 from hoplite.errors import ConfigError
-from hoplite.progress import steps_bar
 
 
 def datasets(
@@ -62,8 +61,7 @@ def datasets(
 def _fetch(name: str, folder: Path | None, json: bool) -> None:
     from hoplite.io import fetch
 
-    with steps_bar(f"fetching {name}") as report:
-        place = fetch(name, folder, progress=report)
+    place = fetch(name, folder, progress=True)
     if json:
         console.print_json({"dataset": name, "folder": str(place)})
     else:

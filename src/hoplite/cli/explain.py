@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
+import hoplite
 from hoplite.cli import console, graphs, options
-from hoplite.errors import HopliteError
 from hoplite.files import atomic_write_text
-from hoplite.progress import steps_bar
 
-if TYPE_CHECKING:  # importing them takes time
-    from hoplite import NodeData, TrainedModel
+if TYPE_CHECKING:  # importing it takes time
     from hoplite.explain import Flips, Summary
 
 
@@ -72,18 +70,17 @@ def explain(
         graphs.explain(model_dir, dataset, reading, targets, json=json, **chosen)
         return
     if out is not None:
-        from hoplite.plots.base import check_libraries
+        from hoplite.plots import check_libraries
 
         check_libraries()
-    from hoplite import open_data  # only now, as importing it takes time
-    from hoplite.explain import Explainer
+    from hoplite.explain import Explainer  # only now, as importing it takes time
     from hoplite.explain.exact import class_index
-    from hoplite.explain.rendering import terminal_explanation
+    from hoplite.explain.rendering import describe, explanation_page
 
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)
-    data = open_data(dataset, prepare=model, **options.without_none(reading))
+    data = hoplite.open_data(dataset, prepare=model, **options.without_none(reading))
     explainer = Explainer(model, data, memory=memory)
     explanations = [explainer.explain(one, class_, against=against, alone=alone) for one in nodes]
     found: list[tuple[Summary, Path | None]] = []
@@ -93,22 +90,10 @@ def explain(
             removals = _search_removals(model, data, name, budget=budget, memory=memory)
         found.append((explanation.summary(top=top, flips=removals), page))
         if page is not None:
-            _write(found[-1][0], page)
-    if json:
-        console.print_explanations(
-            [values.to_dict() | {"out": page and str(page)} for values, page in found]
-        )
-        return
-    for values, page in found:
-        for part in terminal_explanation(values):
-            if isinstance(part, str):
-                console.print_line(part)
-            else:
-                console.print_table(part.title, part.columns, part.rows)
-        more = (
-            "Use --out FILE.html or --json for the classes, labels of neighbours and other details"
-        )
-        console.print_line(more if page is None else f"Page: {page}")
+            command = shlex.join(["hoplite", *sys.argv[1:]])
+            atomic_write_text(page, explanation_page(found[-1][0], command=command))
+    explained = [(values.to_dict(), describe(values), page) for values, page in found]
+    console.print_explanations(explained, json=json)
 
 
 def _page(out: Path, place: int, pages: int) -> Path:
@@ -116,22 +101,13 @@ def _page(out: Path, place: int, pages: int) -> Path:
     return out if pages == 1 else out.with_name(f"{out.stem}-{place + 1}{out.suffix}")
 
 
-def _search_removals(model: TrainedModel, data: NodeData, node: str, **limits: Any) -> Flips | None:
+def _search_removals(
+    model: hoplite.TrainedModel, data: hoplite.NodeData, node: str, **limits: Any
+) -> Flips | None:
     from hoplite.explain import NoRemovals, flips
 
     try:
-        with steps_bar("removals") as report:
-            return flips(model, data, node, progress=report, **limits)
+        return flips(model, data, node, progress=True, **limits)
     except NoRemovals as error:
         console.print_note(f"Removed edges and nodes were not tried: {error}")
         return None
-
-
-def _write(values: Summary, page: Path) -> None:
-    from hoplite.explain.rendering import explanation_page
-
-    try:
-        command = shlex.join(["hoplite", *sys.argv[1:]])
-        atomic_write_text(page, explanation_page(values, command=command))
-    except OSError as error:
-        raise HopliteError(f"cannot write {page}: {error.strerror}.") from None

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import hoplite
 from hoplite.cli import console, options
 from hoplite.config import FAMILIES
 from hoplite.errors import ConfigError, DatasetError, check_choice
 from hoplite.files import atomic_write_text
 from hoplite.models.settings import AUTO
 from hoplite.progress import steps_bar
-
-if TYPE_CHECKING:  # importing them takes time
-    from hoplite.graph import Graph
-    from hoplite.graphs import GraphModel, GraphSet
-    from hoplite.models.trained import TrainedModel
 
 TASK = "graphs"  # of --task
 
@@ -45,19 +41,17 @@ def train(
     json: bool,
 ) -> None:
     """Train on a set of graphs, print the scores and keep the model."""
-    from hoplite.graphs import load_graphs, train_graphs
     from hoplite.models.saved import check_target
 
     if model is not None:
         check_choice("model", model, (AUTO, *FAMILIES))
     if out is not None:
         check_target(out, overwrite=overwrite)
-    data = load_graphs(dataset, **reading)
+    data = hoplite.load_graphs(dataset, **reading)
     with steps_bar(f"{data.name} {model or 'auto'}") as progress:
-        result = train_graphs(data, model, test=test, progress=progress, **settings)
-    summary, failure = result.summary(), None
-    if out is not None:
-        failure = options.save_model(result.model, out, summary, overwrite=overwrite)
+        result = hoplite.train_graphs(data, model, test=test, progress=progress, **settings)
+    summary = result.summary()
+    failure = options.save_model(result.model, out, summary, overwrite=overwrite)
     if json:
         console.print_json(summary)
     else:
@@ -69,21 +63,25 @@ def train(
     console.report_and_fail(failure)
 
 
-def load(model_dir: Path, dataset: str, reading: Mapping[str, Any]) -> tuple[GraphModel, GraphSet]:
+def load(
+    model_dir: Path, dataset: str, reading: Mapping[str, Any]
+) -> tuple[hoplite.GraphModel, hoplite.GraphSet]:
     """A model of graphs and a set of them, prepared as those of its training were."""
-    from hoplite.graphs import GraphModel, is_graph_set, load_graphs
+    from hoplite.graphs import is_graph_set
 
     if Path(dataset).is_dir() and not is_graph_set(dataset):
         raise DatasetError(
             f"{dataset} is not a set of graphs, which the model in {model_dir} predicts; add a "
             "table graphs.csv, and a column `graph` to nodes.csv and edges.csv."
         )
-    model = GraphModel.load(model_dir)
+    model = hoplite.GraphModel.load(model_dir)
     known = {name: value for name, value in reading.items() if name != "prepare"}
-    return model, load_graphs(dataset, prepare=model, **options.without_none(known))
+    return model, hoplite.load_graphs(dataset, prepare=model, **options.without_none(known))
 
 
-def opened(model_dir: Path, dataset: str, reading: Mapping[str, Any]) -> tuple[TrainedModel, Graph]:
+def opened(
+    model_dir: Path, dataset: str, reading: Mapping[str, Any]
+) -> tuple[hoplite.TrainedModel, hoplite.Graph]:
     """The linear map of a model, and the rows of all graphs as nodes without edges."""
     model, graphs = load(model_dir, dataset, reading)
     return model.head, model.pooled(graphs)
@@ -102,34 +100,20 @@ def explain(
     json: bool,
 ) -> None:
     """Explain the predictions for graphs, each with the HTML page to write, or None."""
-    from hoplite.graphs.explanation import explain_graph
-
     model, graphs = load(model_dir, dataset, reading)
     found = [
-        (explain_graph(model, graphs, graph, class_, against=against, alone=alone), page)
+        (hoplite.explain_graph(model, graphs, graph, class_, against=against, alone=alone), page)
         for graph, page in targets.items()
     ]
     for values, page in found:
         if page is not None:
             atomic_write_text(page, values.page())
-    if json:
-        console.print_explanations(
-            [values.to_dict(top) | {"out": page and str(page)} for values, page in found]
-        )
-        return
-    for values, page in found:
-        described = values.describe(top)
-        console.print_line(described.title)
-        for name, text in described.facts.items():
-            console.print_line(f"{name}: {text}")
-        for table in described.tables:
-            console.print_table(table.title, table.columns, table.rows)  # --top has shortened them
-        if page is not None:
-            console.print_line(f"Page: {page}")
+    explained = [(values.to_dict(top), values.describe(top), page) for values, page in found]
+    console.print_explanations(explained, json=json)
 
 
 def check_names(
-    model: TrainedModel, node: list[str] | None, graph: list[str] | None, names: list[str]
+    model: hoplite.TrainedModel, node: list[str] | None, graph: list[str] | None, names: list[str]
 ) -> bool:
     """Whether ``names`` are of graphs; ConfigError if ``model`` cannot explain ``--node`` or
     ``--graph``, or nothing is named."""

@@ -16,18 +16,16 @@ from contextlib import suppress
 from dataclasses import Field
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+import hoplite
 from hoplite.config import FAMILIES, NAMES, TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteError, check_choice
 from hoplite.models import MODELS, all_settings, find_model, model_defaults, models_with
 from hoplite.models.settings import AUTO, DEFAULT_MODEL, help_group
 from hoplite.preparation import TableOptions
-
-if TYPE_CHECKING:  # importing it takes time
-    from hoplite import TrainedModel
 
 MAX_NAMED = 4  # models that the help of a setting names
 # settings in the first group of a help
@@ -286,9 +284,8 @@ def _help(field: Field[Any], models: Sequence[str]) -> str:
     return ". ".join(f"{text} ({', '.join(names)})" for text, names in meanings.items()) + "."
 
 
-def load_model(folder: Path, dataset: str, own_class: str | None) -> TrainedModel:
+def load_model(folder: Path, dataset: str, own_class: str | None) -> hoplite.TrainedModel:
     """The model in ``folder``, after its class was registered."""
-    from hoplite import TrainedModel
     from hoplite.models.saved import CONFIG_FILE
 
     if Path(dataset, CONFIG_FILE).is_file() and not (folder / CONFIG_FILE).is_file():
@@ -298,16 +295,18 @@ def load_model(folder: Path, dataset: str, own_class: str | None) -> TrainedMode
         )
     if own_class is not None:
         find_model(own_class)
-    return TrainedModel.load(folder)
+    return hoplite.TrainedModel.load(folder)
 
 
 def save_model(
-    model: Any, out: Path, summary: dict[str, Any], *, overwrite: bool, **details: Any
+    model: Any, out: Path | None, summary: dict[str, Any], *, overwrite: bool, **details: Any
 ) -> HopliteError | None:
-    """Save a model with its ``summary`` and ``details``; the error if that fails.
+    """Save a model with its ``summary`` and ``details``, if a folder is given; the error if any.
 
     The summary gets where it is, or why it is not there: a full disk must not lose the scores.
     """
+    if out is None:
+        return None
     try:
         model.save(out, overwrite=overwrite, result=summary | details)
     except HopliteError as error:

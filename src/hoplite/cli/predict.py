@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Option
 
+import hoplite
 from hoplite.cli import console, graphs, options
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, plural
-from hoplite.progress import steps_bar
 
 if TYPE_CHECKING:
-    from hoplite import TrainedModel
     from hoplite.predictions import Columns
 
 
@@ -76,8 +75,7 @@ def predict(
     elif by_class:
         raise ConfigError("requires --sets, e.g. --sets 0.9.", "by_class")
     options.check_new(out, overwrite=overwrite)
-    from hoplite import open_data  # only now, as importing it takes time
-    from hoplite.graphs.model import is_graph_model
+    from hoplite.graphs.model import is_graph_model  # only now, as importing it takes time
     from hoplite.predictions import (
         Order,
         class_columns,
@@ -95,31 +93,30 @@ def predict(
     if of_graphs:
         model, data = graphs.opened(model_dir, dataset, reading)
     elif not add:
-        data = open_data(dataset, **reading)
+        data = hoplite.open_data(dataset, **reading)
     else:
         data, new = open_extended(dataset, *add, **reading)
     tally, order = Tally(classes=model.task.has_classes), Order.of(model, sort, top)
-    with steps_bar(f"predict {data.name}") as report:
-        batches = predictions(
-            model,
-            data,
-            memory=memory,
-            proba=proba or order.column in class_columns(model.class_names),
-            coverage=sets,
-            by_class=by_class,
-            unlabelled=unlabelled,
-            nodes=None if every else new,
-            progress=report,
-        )
+    batches = predictions(
+        model,
+        data,
+        memory=memory,
+        proba=proba or order.column in class_columns(model.class_names),
+        coverage=sets,
+        by_class=by_class,
+        unlabelled=unlabelled,
+        nodes=None if every else new,
+        progress=True,
+    )
 
-        def counted() -> Iterator[Columns]:
-            for batch in batches:
-                if of_graphs:
-                    del batch["neighbours"]
-                tally.add(batch, model)
-                yield batch
+    def counted() -> Iterator[Columns]:
+        for batch in batches:
+            if of_graphs:
+                del batch["neighbours"]
+            tally.add(batch, model)
+            yield batch
 
-        written = write_table(counted(), out, order)
+    written = write_table(counted(), out, order)
     what = "graph" if of_graphs else "node"
     if json:
         extra = {"rows": written} if written < tally.rows else {}
@@ -180,7 +177,7 @@ class Tally:
         self.counts, self.set_sizes = Counter[str](), Counter[int]()
         self._total, self._least, self._largest = 0.0, math.inf, -math.inf
 
-    def add(self, batch: Columns, model: TrainedModel) -> None:
+    def add(self, batch: Columns, model: hoplite.TrainedModel) -> None:
         values = batch["predicted"]
         self.rows += len(values)
         if "neighbours" in batch:

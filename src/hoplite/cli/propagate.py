@@ -8,11 +8,12 @@ from typing import Any
 
 from typer import Option
 
+import hoplite
 from hoplite.bases import find_basis
 from hoplite.cli import console, options
 from hoplite.errors import ConfigError
+from hoplite.machine import format_bytes, parse_bytes, peak_memory
 from hoplite.preparation import TableOptions
-from hoplite.progress import steps_bar
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -65,16 +66,12 @@ def propagate(
         )
     if not update and "hops" not in chosen:
         raise ConfigError("is missing; set the degree k of the polynomial.", "hops")
-    from hoplite import TrainedModel, set_num_threads  # only now, as importing it takes time
-    from hoplite.machine import parse_bytes
-    from hoplite.store import HopStore, update_store
-    from hoplite.store import propagate as run
-    from hoplite.store.opening import large_tables
+    from hoplite.store.opening import large_tables  # only now, as importing it takes time
 
     if threads is not None:
-        set_num_threads(threads)
+        hoplite.set_num_threads(threads)
     if prepare is not None:
-        chosen["prepare"] = TrainedModel.load(prepare)
+        chosen["prepare"] = hoplite.TrainedModel.load(prepare)
     started = time.monotonic()
     imported = not update and large_tables(dataset, parse_bytes(memory), tables)
     if imported:
@@ -82,17 +79,16 @@ def propagate(
             f"{dataset} is too large for --memory {memory}, so it is first imported to "
             f"{out / 'graph'}"
         )
-    with steps_bar(f"propagate {dataset}") as progress:
-        tables |= {"memory": memory, "progress": progress}
-        if update:
-            before = HopStore.open(out).manifest.added
-            store = update_store(dataset, out, **tables)
-            if store.manifest.added == before:
-                console.print_note(
-                    f"Nothing was added: all of {dataset} is already in {out} or was dropped."
-                )
-        else:
-            store = run(dataset, out, **tables, **chosen)
+    tables |= {"memory": memory, "progress": True}
+    if update:
+        before = hoplite.HopStore.open(out).manifest.added
+        store = hoplite.update_store(dataset, out, **tables)
+        if store.manifest.added == before:
+            console.print_note(
+                f"Nothing was added: all of {dataset} is already in {out} or was dropped."
+            )
+    else:
+        store = hoplite.propagate(dataset, out, **tables, **chosen)
     summary = _summary(store) | {
         "out": str(out),
         "seconds": round(time.monotonic() - started, 3),
@@ -103,8 +99,6 @@ def propagate(
 
 
 def _summary(store: Any) -> dict[str, Any]:
-    from hoplite.machine import peak_memory
-
     manifest = store.manifest
     return {
         "dataset": manifest.name,
@@ -124,8 +118,6 @@ def _summary(store: Any) -> dict[str, Any]:
 
 
 def _print(summary: dict[str, Any]) -> None:
-    from hoplite.machine import format_bytes
-
     basis = find_basis(summary["basis"]).title
     console.print_line(
         f"{summary['out']}: hops 0 to {summary['hops']} of {summary['dataset']} "

@@ -7,10 +7,10 @@ from typing import Any
 
 from typer import Option
 
+import hoplite
 from hoplite.cli import console, graphs, options
 from hoplite.config import EXECUTORS, GRIDS, PROTOCOLS
 from hoplite.models.settings import AUTO, DEFAULT_MODEL
-from hoplite.progress import search_bar
 
 
 @options.with_settings()
@@ -65,31 +65,28 @@ def search(
         options.check_new(export, overwrite=overwrite)
     reading, fixed = options.split_settings(settings)
     of_graphs = graphs.is_set(dataset, reading)
-    from hoplite import load_graphs, open_data  # only now, as importing it takes time
-    from hoplite import search as run
-    from hoplite.predictions import write_table
+    from hoplite.predictions import write_table  # only now, as importing it takes time
 
     model = model or (AUTO if of_graphs else DEFAULT_MODEL)
     if of_graphs:
-        data = load_graphs(dataset, **reading)
+        data = hoplite.load_graphs(dataset, **reading)
     else:
-        data = open_data(dataset, **reading).in_memory()
-    with search_bar(f"{data.name} {model}") as progress:
-        result = run(
-            data,
-            model,
-            grid=grid,
-            seeds=seeds,
-            out=out,
-            protocol=protocol,
-            samples=samples,
-            sample_seed=sample_seed,
-            workers=workers,
-            executor=executor,
-            cluster=cluster,
-            progress=progress,
-            **fixed,
-        )
+        data = hoplite.open_data(dataset, **reading).in_memory()
+    result = hoplite.search(
+        data,
+        model,
+        grid=grid,
+        seeds=seeds,
+        out=out,
+        protocol=protocol,
+        samples=samples,
+        sample_seed=sample_seed,
+        workers=workers,
+        executor=executor,
+        cluster=cluster,
+        progress=True,
+        **fixed,
+    )
     flags = {"seed": "split_seed", "split": "split_index"}
     reading = {flags.get(name, name): value for name, value in reading.items()}
     places = {

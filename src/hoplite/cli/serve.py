@@ -6,6 +6,7 @@ from typing import Any
 
 from typer import Option
 
+import hoplite
 from hoplite.cli import console, graphs, options
 from hoplite.progress import steps_bar
 
@@ -37,8 +38,6 @@ def serve(
     from hoplite.serve import check_libraries
 
     check_libraries()
-    from hoplite import open_data  # only now, as importing it takes time
-    from hoplite.engine.backend import set_num_threads
     from hoplite.graphs.model import is_graph_model
     from hoplite.serve.answers import Answers
     from hoplite.serve.app import address, is_loopback, listen, make_app, run
@@ -49,10 +48,10 @@ def serve(
         if is_graph_model(model):
             model, data = graphs.opened(model_dir, dataset, reading)
         else:
-            data = open_data(dataset, prepare=model, **options.without_none(reading))
+            data = hoplite.open_data(dataset, prepare=model, **options.without_none(reading))
         with steps_bar(f"prepare {data.name}") as report:
             answers = Answers(model, data, memory=memory, progress=report)
-        set_num_threads(1)  # of the engine; requests have threads of their own
+        hoplite.set_num_threads(1)  # of the engine; requests have threads of their own
         where = address(host, bound)
         if not is_loopback(host):
             console.print_note(

@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Option
 
+import hoplite
 from hoplite.cli import console, graphs, options
 from hoplite.cli.console import SETS_OF_GRAPHS
-from hoplite.errors import ConfigError, plural, some_of
-from hoplite.formatting import number
+from hoplite.errors import ConfigError, some_of
 from hoplite.models import check_default_options, split_options
 from hoplite.models.settings import AUTO
-from hoplite.progress import steps_bar, training_bar
 
 if TYPE_CHECKING:  # importing it takes time
     from hoplite.search import AutoResult
-    from hoplite.training import TrainingResult
-
-MAX_CLASSES = 20  # in the table of classes
-MIN_CONFUSED = 0.05  # share of the nodes of a class that is worth a note
 
 
 @options.with_settings(defaults=True)
@@ -93,32 +88,28 @@ def train(
         raise ConfigError(f"{verb} --model {AUTO}; {advice}.", option)
     if model != AUTO and not Path(dataset, "manifest.json").is_file():  # a store has its own
         check_default_options(settings) if model is None else split_options(model, settings)
-    from hoplite import open_data, set_num_threads  # only now, as importing it takes time
     from hoplite.models.saved import check_target
 
     if out is not None:
         check_target(out, overwrite=overwrite)  # before hours of training, not after
     if threads is not None:
-        set_num_threads(threads)
-    data = open_data(dataset, **reading)
+        hoplite.set_num_threads(threads)
+    data = hoplite.open_data(dataset, **reading)
     choice = None
     if model == AUTO:
         import psutil
 
-        from hoplite import auto
         from hoplite.search.auto import BUDGET, parse_seconds
 
         left = None
         if trials is None:  # the time of this process counts
             seconds = parse_seconds(budget or BUDGET)
             left = max(0.2 * seconds, seconds - time.time() + psutil.Process().create_time())
-        with steps_bar(f"{data.name} {model}") as progress:
-            settings |= {"budget": left, "trials": trials, "seeds": seeds, "progress": progress}
-            choice = auto(data, out=out, overwrite=overwrite, **settings)
+        settings |= {"budget": left, "trials": trials, "seeds": seeds, "progress": True}
+        choice = hoplite.auto(data, out=out, overwrite=overwrite, **settings)
         overwrite = True  # auto has written the folder
         result = choice.trained
     else:
-        from hoplite import train as train_model
         from hoplite.training.comparison import is_tables, with_default_model
 
         kept = out is not None and settings.get("preset", "default") == "default"
@@ -127,17 +118,15 @@ def train(
         _, chosen, complete = with_default_model(data, model, settings)
         if data.stored is None and split_options(chosen, complete)[1].optimizer == "path":
             seeds = 1  # an optimum does not depend on it
-        with training_bar(f"{data.name} {chosen}, {plural(seeds, 'seed')}") as progress:
-            settings |= {"seeds": seeds, "progress": progress, "memory": memory, "cluster": cluster}
-            settings |= {"test": test}
-            result = train_model(data, model, **settings)
+        settings |= {"seeds": seeds, "memory": memory, "cluster": cluster, "test": test}
+        result = hoplite.train(data, model, progress=True, **settings)
     tables = [f"--{name}={reading[name]}" for name in ("nodes", "edges") if name in reading]
     following = ["hoplite", "predict", str(out), dataset, *tables, "--out", "labels.csv"]
     _report(result, choice, out, following, overwrite=overwrite, json=json)
 
 
 def _report(
-    result: TrainingResult,
+    result: hoplite.TrainingResult,
     choice: AutoResult | None,
     out: Path | None,
     following: list[str],
@@ -149,7 +138,7 @@ def _report(
     from hoplite.files import without_nan
     from hoplite.structural import log_degrees_of
 
-    summary, failure = result.summary(), None
+    summary = result.summary()
     if choice is not None:
         summary["auto"] = choice.summary()
     preparation = result.graph.preparation
@@ -161,13 +150,12 @@ def _report(
         summary["unused_edge_columns"] = list(preparation.unused)
     if result.graph.relation_weights:
         summary["relations"] = list(result.graph.relation_weights)
-    if out is not None:
-        curves = {
-            str(run.seed): {name: curve.tolist() for name, curve in run.history.items()}
-            for run in result.runs
-        }
-        details = {"overwrite": overwrite, "history": without_nan(curves)}
-        failure = options.save_model(result.model, out, summary, **details)
+    curves = {
+        str(run.seed): {name: curve.tolist() for name, curve in run.history.items()}
+        for run in result.runs
+    }
+    details = {"overwrite": overwrite, "history": without_nan(curves)}
+    failure = options.save_model(result.model, out, summary, **details)
     if json:
         console.print_json(summary)
     else:
@@ -175,9 +163,8 @@ def _report(
             console.print_description(choice._describe())
             console.print_line(f"To repeat this choice, use --trials {choice.trials}")
         _print_runs(result, summary)
-        for table in result._describe().tables[:1]:
-            console.print_table("metrics", table.columns, table.rows)
-        _print_classes(result)
+        for table in result._describe().tables:
+            console.print_table(table.title or "metrics", table.columns, table.rows)
         for name, text in _facts(result, summary).items():
             if text is not None:
                 console.print_line(f"{name}{'' if name.endswith('?') else ':'} {text}")
@@ -190,7 +177,7 @@ def _report(
     console.report_and_fail(failure)
 
 
-def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | None]:
+def _facts(result: hoplite.TrainingResult, summary: dict[str, Any]) -> dict[str, str | None]:
     """The lines below the tables; None for those that do not apply."""
     run, split = result.best_run, summary["split"]
     sizes = ", ".join(f"{split[part]:,} {part}" for part in ("train", "val", "test"))
@@ -231,7 +218,7 @@ def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | N
     return facts | {"Model": summary.get("out")}
 
 
-def _print_runs(result: TrainingResult, summary: dict[str, Any]) -> None:
+def _print_runs(result: hoplite.TrainingResult, summary: dict[str, Any]) -> None:
     """The scores of every seed, and their mean."""
     from hoplite.tasks.base import title_of
 
@@ -258,26 +245,3 @@ def _print_runs(result: TrainingResult, summary: dict[str, Any]) -> None:
     console.print_table(
         f"{summary['dataset']}: {config.model}, {config.size()}{labels}", columns, rows
     )
-
-
-def _print_classes(result: TrainingResult) -> None:
-    """The classes at the test nodes of one run, or at the validation nodes if there are none."""
-    run = result.best_run
-    part = "val" if run.metrics("test") is None else "test"
-    scores = run.metrics(part)
-    if scores is None or not 0 < len(scores.classes) <= MAX_CLASSES:
-        return
-    rows = [
-        [name, number(one["precision"]), number(one["recall"]), f"{one['support']:,}"]
-        for name, one in scores.classes.items()
-    ]
-    columns = ["class", "precision", "recall", "nodes"]
-    if scores.confusion is not None:
-        columns.append("most often mistaken for")
-        wrong = scores.confusion.copy()
-        wrong[range(len(wrong)), range(len(wrong))] = 0
-        for row, counts in zip(rows, wrong, strict=True):
-            name = list(scores.classes)[counts.argmax()]
-            many = counts.max() > MIN_CONFUSED * scores.classes[row[0]]["support"]
-            row.append(f"{name} ({counts.max():,})" if many else "")
-    console.print_table(f"classes, {result.part_titles[part]}, seed {run.seed}", columns, rows)

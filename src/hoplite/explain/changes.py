@@ -37,7 +37,7 @@ from hoplite.preparation import (
     WordsColumn,
     as_days,
 )
-from hoplite.structural import NAMES, links_among, log_degrees_of, structural_count
+from hoplite.structural import links_among, made_of_edges
 
 CellValue = float | str | bool | None
 MAX_NUMBER = float(np.finfo(np.float32).max)  # of a cell that a table may have
@@ -185,9 +185,7 @@ def find_cells(
             number = place if place < column.width and not column.categories else 0
             columns[start + place] = Cell(start, number, column)
         start += width
-    vectors = structural_count(names)
-    made = len(log_degrees_of(trained)) if vectors is None else len(NAMES) + vectors
-    most = trained.num_features - made
+    most = trained.num_features - made_of_edges(names, preparation)
     links = links_among(names, preparation) or ()
     found = {}
     for f in features:

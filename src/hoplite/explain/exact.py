@@ -39,7 +39,7 @@ from hoplite.models.base import names_of
 from hoplite.models.neighbours import neighbour_weights
 from hoplite.models.trained import TrainedModel
 from hoplite.store import open_data
-from hoplite.structural import log_degrees_of
+from hoplite.structural import made_of_edges
 from hoplite.tasks.base import Task
 
 MAX_COMPARED = 10_000  # ids that a wrong one is compared with
@@ -290,12 +290,12 @@ class ExactModel:
 
     @cached_property
     def centres(self) -> np.ndarray:
-        """mu: the mean over all nodes of log degrees, 0 for other features: (d,).
+        """mu: the mean over all nodes of features made of the edges, 0 for others: (d,).
 
         Columns of tables have the mean 0 by their preparation.
         """
         found, n = np.zeros(self.trained.num_features), self.data.num_nodes
-        if count := len(log_degrees_of(self.trained)):
+        if count := made_of_edges(self.feature_names, self.trained.preparation):
             for _, rows in self.rows.features(np.arange(n)):
                 found[-count:] += rows[:, -count:].sum(axis=0) / n
         return found
@@ -417,7 +417,7 @@ def node_index(data: NodeData, node: Any) -> int:
         if str(node) in texts:
             return texts.index(str(node))
         hint = nearest_hint(node, texts[:MAX_COMPARED])
-        hint = hint or f" Its ids look like {' and '.join(map(repr, texts[:2]))}."
+        hint = hint or f" An id is, for example, {texts[0]!r}."
         raise GraphError(f"node {node!r} is not in the graph.{hint}")
     text = str(node)
     if isinstance(node, bool) or not text.isdecimal() or int(text) >= data.num_nodes:

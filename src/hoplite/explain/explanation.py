@@ -2,8 +2,10 @@
 
     logit(v, c) = constant + sum_{i, u, f}  R[i, u] X[u, f] W[i, f]
 
-X is centred: log degrees are differences from their mean mu over all nodes, and the constant
-includes the part of mu, sum_{i, u} R[i, u] (W mu)[i]. All other columns are unchanged, with mu = 0.
+X is centred: features made of the edges (log degrees, structural features) are differences from
+their mean mu over all nodes, and the constant includes the part of mu,
+sum_{i, u} R[i, u] (W mu)[i]. All other columns are unchanged, with mu = 0; those of tables have the
+mean 0 by their preparation.
 
 The same holds for the lead of a class over another:
 
@@ -61,7 +63,7 @@ from hoplite.explain.summary import (
     Summary,
     ThresholdPart,
 )
-from hoplite.formatting import Described, Description
+from hoplite.formatting import MAX_ROWS, Described, Description
 from hoplite.graph import NodeData
 from hoplite.machine import parse_bytes
 from hoplite.models.trained import TrainedModel
@@ -190,9 +192,9 @@ class Explanation(Described):
         by_hop.sum() = by_node.sum() = by_feature.sum() = sum_{i, u, f} R[i, u] X[u, f] W[i, f]
 
     All in float64, and each of these sums one number; ``logits[rival]`` is 0 if there is none.
-    Log degrees in X are without their mean over all nodes, which is in the constant. The residual
-    is what the model's own forward pass rounded away. ``threshold_part`` is 0 without a chosen
-    threshold t of some class; else -T log(t / (1 - t)) where that is ``class_``, and
+    Features made of the edges are without their mean over all nodes, which is in the constant. The
+    residual is what the model's own forward pass rounded away. ``threshold_part`` is 0 without a
+    chosen threshold t of some class; else -T log(t / (1 - t)) where that is ``class_``, and
     +T log(t / (1 - t)) where it is ``against``, with the temperature T.
 
     Parameters
@@ -260,9 +262,9 @@ class Explanation(Described):
 
     @property
     def constant(self) -> float:
-        """The bias, the mean of a standardised model, and what the mean log degree gives.
+        """The bias, the mean of a standardised model, and what the means of X give.
 
-        It is the same for every node, unless log degrees are features and the weights of a node's
+        It is the same for every node, unless degrees are features and the weights of a node's
         neighbours have another sum, as those of a node without neighbours.
         """
         weights, constant = self._weights
@@ -338,7 +340,7 @@ class Explanation(Described):
 
     @cached_property
     def node_feature(self) -> sp.csr_array:
-        """X[u, f] sum_i R[i, u] W[i, f]: (n, d), zero where X is, less the mean of log degrees."""
+        """X[u, f] sum_i R[i, u] W[i, f]: (n, d), zero where X is, less its means."""
         blocks = [*self._pair_blocks()]
         shape = self.reach.shape[1], self._weights[0].shape[1]
         if not blocks:
@@ -463,7 +465,7 @@ class Explanation(Described):
         return f"Explanation(node {name}, class {self.class_!r}{versus}: margin {self.margin:.4g})"
 
     def _describe(self) -> Description:
-        return describe(self.summary(5))
+        return describe(self.summary(5), MAX_ROWS)
 
     @cached_property
     def _contrast(self) -> np.ndarray:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from hoplite.explain.summary import NodePart, Summary, ValueFlip
 from hoplite.formatting import (
-    MAX_ROWS,
     NOTHING,
     Description,
     Table,
@@ -22,8 +21,8 @@ from hoplite.formatting import (
     signed,
 )
 from hoplite.models import MODELS
-from hoplite.plots.base import figure, render
-from hoplite.plots.drawings import FAINT, MARGINS, Bar, bars_height, lying, panels, tint, upright
+from hoplite.plots import figure, render
+from hoplite.plots.drawings import FAINT, Bar, bars_height, lying, panels, tint
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -34,8 +33,6 @@ HEADINGS = {
     "features": "By feature, over all nodes within reach",
 }
 VIEWS = (*HEADINGS, "classes")
-AXIS_HEIGHT = 56  # pixels of the axis below lying bars
-HOPS_HEIGHT = 180  # pixels of upright bars
 
 
 @dataclass(frozen=True)
@@ -331,27 +328,20 @@ def change_sentence(values: Summary) -> str:
     return f"Changing {which} of {node} would change the prediction."
 
 
-def terminal_explanation(values: Summary) -> list[Table | str]:
-    """What the terminal shows, in order: tables with their titles, and sentences."""
-    parts: list[Table | str] = [
-        headline(values),
-        margin_table(values, "hops"),
-        exactness(values),
-        margin_table(values, "nodes"),
-        margin_table(values, "features"),
-    ]
+def describe(values: Summary, max_rows: int | None = None) -> Description:
+    """What a notebook and the terminal show: the prediction, its margin, and the three sums.
+
+    Removals and values that change the prediction are counted; the page and the JSON list them.
+    """
+    facts = {"prediction": headline(values), "explained": total(values)}
+    tables = [margin_table(values, by, max_rows) for by in HEADINGS if addends(values, by)]
+    tables += [label_table(values)] if max_rows and values.neighbour_labels else []
+    notes = [exactness(values)]
     if values.flips:
-        parts += [flip_table(values), flip_sentence(values)]
+        notes.append(flip_sentence(values))
     if values.changes and values.changes.checked:
-        parts += [change_sentence(values), change_table(values)]
-    return [part for part in parts if isinstance(part, str) or part.rows]
-
-
-def describe(values: Summary) -> Description:
-    """What a notebook shows."""
-    tables = [margin_table(values, by, MAX_ROWS) for by in HEADINGS if addends(values, by)]
-    tables += [label_table(values)] if values.neighbour_labels else []
-    return Description(title(values), {}, tables, [headline(values), exactness(values)])
+        notes.append(change_sentence(values))
+    return Description(title(values), facts, tables, notes)
 
 
 def explanation_page(values: Summary, *, command: str = "") -> str:
@@ -374,20 +364,17 @@ def explanation_page(values: Summary, *, command: str = "") -> str:
 
 def explanation_figure(values: Summary, by: str | None = None) -> Figure:
     """The picture of one of ``VIEWS``; hops, nodes and features below each other if None."""
-    if by == "classes":
-        bars = class_bars(values)
-        drawn = lying(bars, class_axis(values), outside=True)
-        return figure(drawn, title(values), height=bars_height(bars) + AXIS_HEIGHT)
-    name = f"{title(values)}: {quantity(values)} is {signed(values.margin, decimals(values))}"
+    name, unit = f"{title(values)}: {total(values)}", "contribution"
     views = {view: contribution_bars(values, view) for view in HEADINGS if by in (None, view)}
-    views = {view: bars for view, bars in views.items() if bars or by}
-    drawings, heights = [], []
-    for view, bars in views.items():
-        drawings.append(upright(bars) if view == "hops" else lying(bars, outside=True))
-        heights.append(HOPS_HEIGHT if view == "hops" else bars_height(bars))
-    if by is not None:
-        return figure(drawings[0], name, height=max(320, *heights) + MARGINS)
-    return figure(panels(drawings, [HEADINGS[view] for view in views], heights), name)
+    views = {HEADINGS[view]: bars for view, bars in views.items() if bars or by}
+    if by == "classes":
+        name, unit, views = (
+            title(values),
+            class_axis(values),
+            {"Outputs of the model": class_bars(values)},
+        )
+    heights = [bars_height(bars) for bars in views.values()]
+    return figure(panels([lying(bars, unit) for bars in views.values()], [*views], heights), name)
 
 
 def contribution_bars(values: Summary, by: str) -> list[Bar]:

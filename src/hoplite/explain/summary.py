@@ -243,8 +243,8 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     add is one more term, ``neighbour_labels``, otherwise None. With ``against`` the margin is the
     logit of the class less that of ``against``, plus ``threshold.contribution``, so that the
     predicted class is never behind; without, it is the logit of the class alone, or a number in its
-    units. The constant is the bias, the mean of standardised outputs, and what the mean log degree
-    gives; log degrees contribute by their difference from it.
+    units. The constant is the bias, the mean of standardised outputs, and what the means of
+    features made of the edges give; these contribute by their difference from it.
     """
 
     dataset: str

@@ -23,7 +23,7 @@ from hoplite.formatting import MAX_ROWS, Described, Description, Table, signed
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.model import GraphModel
-from hoplite.plots.base import COLOURS
+from hoplite.plots import COLOURS
 
 MAX_DRAWN, MAX_NAMED = 300, 60  # nodes in a picture, and in one with their names
 ROUNDS = 80  # of the layout

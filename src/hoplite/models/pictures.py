@@ -14,8 +14,7 @@ from hoplite.graph import PARTS, Graph, as_node_indices
 from hoplite.io.convert import converted
 from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
-from hoplite.plots import drawings
-from hoplite.plots.base import figure, finite, safe, stroke_of
+from hoplite.plots import drawings, figure, finite, safe, stroke_of
 from hoplite.tasks import LOSS, Evaluation, Task
 from hoplite.tasks.base import title_of
 from hoplite.tasks.evaluation import binned

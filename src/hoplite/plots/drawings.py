@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hoplite.errors import require_extra
 from hoplite.formatting import short
-from hoplite.plots.base import Drawing, axis, finite, layout, peak, safe, stroke_of, thin
+from hoplite.plots import Drawing, axis, finite, layout, peak, safe, stroke_of, thin
 
 NAME = 20  # characters of a name next to a bar, on an axis or in a legend
 FAINT = 0.45  # the opacity of bars that stand for many, or for none
@@ -52,49 +52,28 @@ def bars_height(bars: Sequence[Bar]) -> int:
     return 26 * len(bars) + 14
 
 
-def _bar_trace(bars: Sequence[Bar]) -> dict[str, Any]:
-    """What upright and lying bars share."""
-    return {
-        "type": "bar",
-        "marker": {"color": [bar.tint for bar in bars]},
-        "customdata": [f"{safe(short(bar.name, 60))}: {bar.text}" for bar in bars],
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }
-
-
 def tint(amount: float, faint: bool = False) -> str:
     """The colour of an amount by its sign."""
     name = "@push" if amount >= 0 else "@pull"
     return f"{name}/{FAINT}" if faint else name
 
 
-def upright(bars: Sequence[Bar]) -> Drawing:
-    """Upright bars: hops are in order, and may be many."""
-    x = axis("hop", type="category", showgrid=False, tickangle=0)
-    look = layout(x, axis("contribution", zeroline=True), hovermode="closest", bargap=0.25)
-    names, amounts = [safe(bar.name) for bar in bars], [bar.amount for bar in bars]
-    return Drawing([{**_bar_trace(bars), "x": names, "y": amounts}], look)
-
-
-def lying(bars: Sequence[Bar], unit: str = "contribution", *, outside: bool = False) -> Drawing:
-    """Bars that lie, the first at the top, each with its name and its figure.
-
-    Figures ``outside`` of their bars can be read on any ground.
-    """
+def lying(bars: Sequence[Bar], unit: str) -> Drawing:
+    """Bars that lie, the first at the top, each with its name and its figure."""
     places, amounts = list(range(len(bars))), [bar.amount for bar in bars]
     least, most = min([0.0, *amounts]), max([0.0, *amounts])
-    room = (0.3 if outside else 0.12) * (most - least or 1.0)
-    inside = ["@ink" if bar.tint.endswith(f"/{FAINT}") else "@card" for bar in bars]
+    room = 0.3 * (most - least or 1.0)
     data = {
-        **_bar_trace(bars),
+        "type": "bar",
+        "marker": {"color": [bar.tint for bar in bars]},
+        "customdata": [f"{safe(short(bar.name, 60))}: {bar.text}" for bar in bars],
+        "hovertemplate": "%{customdata}<extra></extra>",
         "orientation": "h",
         "x": amounts,
         "y": places,
         "text": [bar.text for bar in bars],
-        "textposition": "outside" if outside else "auto",
+        "textposition": "outside",
         "textangle": 0,
-        "insidetextanchor": "end",
-        "insidetextfont": {"size": 11, "color": inside},
         "outsidetextfont": {"size": 11, "color": "@muted"},
         "cliponaxis": False,
     }

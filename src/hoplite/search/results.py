@@ -29,7 +29,7 @@ from hoplite.formatting import number as number_text
 from hoplite.graph import Graph
 from hoplite.models import model_defaults
 from hoplite.models.trained import TrainedModel
-from hoplite.plots.base import figure
+from hoplite.plots import figure
 from hoplite.plots.drawings import scores as plot_scores
 from hoplite.search.trials import FinishedTrial
 from hoplite.tasks import Metric, Task, task_of

@@ -1,7 +1,7 @@
 """A local page, and the same as JSON over HTTP: predictions, explanations, changes of one node.
 
-    answers   questions about the model's predictions, without HTTP; look-up of names
-    schema    the types of requests and answers
+    answers   questions about the model's predictions, without HTTP, and the types of the answers;
+              look-up of names
     app       FastAPI's routes, host check and limits; uvicorn that runs them
 
 The server only reads. ``hoplite serve`` starts it (see docs/serve.md).

@@ -13,30 +13,157 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import scipy.sparse as sp
-from msgspec import structs
+from pydantic import BaseModel, Field
 
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.explain import Explainer
 from hoplite.explain.changes import Cell, find_cells, own_slopes
 from hoplite.explain.exact import label_text, open_rows, outputs_of, plain_float
-from hoplite.explain.summary import Changes, Summary, Threshold
+from hoplite.explain.summary import Changes, Output, Summary, Threshold
 from hoplite.formatting import short
 from hoplite.graph import NodeData
 from hoplite.machine import VERSION, parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.preparation import DateColumn
-from hoplite.serve import schema
-from hoplite.serve.schema import Limit, Text, Top, Values
 from hoplite.tasks.base import Task
 
 MAX_SORTED = 2_000_000  # names that are sorted for a search; more are only found exactly
 NUM_EXAMPLES = 4
 MAX_NEIGHBOURS = 30
 MAX_FEATURES = 60
+
+MAX_BODY = 1 << 16  # bytes of a request
+
+Text = Annotated[str, Field(max_length=1000)]
+Limit = Annotated[int, Field(ge=1, le=100)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Top = Annotated[int, Field(ge=1, le=50)]
+Values = Annotated[dict[Text, Number | str | bool | None], Field(max_length=100)]
+
+
+class Failure(BaseModel):
+    """Why a request failed, in one sentence."""
+
+    error: str
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """The prediction of a node; the outputs are in the order of the model's classes.
+
+    ``predicted`` is the most probable class. If a ``threshold`` was chosen, it is that class where
+    its probability is above the threshold, and the other class elsewhere. A number is the value.
+    """
+
+    predicted: str | float
+    outputs: list[Output]
+    threshold: Threshold | None = None
+
+
+class Feature(msgspec.Struct, frozen=True):
+    """A value of a node that can be changed.
+
+    ``kind`` is number, truth, date or text; a text has one of the ``choices``. ``gap`` says
+    whether it may be missing. ``value`` is as in the table, null for a gap or without a node.
+    """
+
+    name: str
+    kind: str
+    choices: list[str]
+    gap: bool
+    value: float | str | None = None
+
+
+class FoundFeatures(msgspec.Struct, frozen=True):
+    features: list[Feature]
+
+
+class FoundNode(msgspec.Struct, frozen=True):
+    id: str
+    predicted: str | float
+
+
+class FoundNodes(msgspec.Struct, frozen=True):
+    """Nodes whose ids begin with the prefix; if there are none, nodes whose ids contain it."""
+
+    nodes: list[FoundNode]
+
+
+class Examples(msgspec.Struct, frozen=True):
+    about: str
+    nodes: list[FoundNode]
+
+
+class FoundExamples(msgspec.Struct, frozen=True):
+    examples: list[Examples]
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    id: str
+    weight: float
+    label: str | None
+    predicted: str | float
+
+
+class Neighbours(msgspec.Struct, frozen=True):
+    """The heaviest edges, and how many there are in ``total``."""
+
+    top: list[Neighbour]
+    total: int
+
+
+class NodeFeatures(msgspec.Struct, frozen=True):
+    """The first features that are not 0, and how many can be changed in ``total``."""
+
+    top: list[Feature]
+    total: int
+
+
+class NodeAnswer(msgspec.Struct, frozen=True):
+    """A node, its true ``label`` if that is known, and its prediction."""
+
+    id: str
+    index: int
+    label: str | None
+    prediction: Prediction
+    features: NodeFeatures
+    neighbours: Neighbours
+
+
+class ChangedFeature(msgspec.Struct, frozen=True):
+    name: str
+    before: float | str | None
+    after: float | str | None
+
+
+class ChangeAnswer(msgspec.Struct, frozen=True):
+    """The predictions before and after; everything else, neighbours too, stays as it is."""
+
+    id: str
+    changed: list[ChangedFeature]
+    before: Prediction
+    after: Prediction
+
+
+class ModelAnswer(msgspec.Struct, frozen=True):
+    """The served model. ``explained`` and ``changed`` are null, or say why that is impossible."""
+
+    dataset: str
+    model: str
+    settings: str
+    task: str
+    classes: list[str]
+    nodes: int
+    features: int
+    changeable: int
+    explained: str | None
+    changed: str | None
+    hoplite: str
+    threshold: Threshold | None = None
 
 
 class Names:
@@ -201,10 +328,10 @@ class Answers:
             alone = cell.column.width == 1  # all features of its column are of this one cell
             self._cell_of[cell.features if alone else cell.feature] = place
 
-    def model(self) -> schema.ModelAnswer:
+    def model(self) -> ModelAnswer:
         """The served model and its data."""
         model, data = self._model, self._data
-        return schema.ModelAnswer(
+        return ModelAnswer(
             dataset=data.name,
             model=model.config.model,
             settings=model.config.size(),
@@ -219,29 +346,29 @@ class Answers:
             threshold=self._threshold,
         )
 
-    def examples(self) -> schema.FoundExamples:
+    def examples(self) -> FoundExamples:
         """Nodes to begin with."""
-        examples = [schema.Examples(about, self._found(nodes)) for about, nodes in self._examples]
-        return schema.FoundExamples(examples)
+        examples = [Examples(about, self._found(nodes)) for about, nodes in self._examples]
+        return FoundExamples(examples)
 
-    def nodes(self, prefix: Text = "", limit: Limit = 20) -> schema.FoundNodes:
+    def nodes(self, prefix: Text = "", limit: Limit = 20) -> FoundNodes:
         """Nodes whose ids begin with ``prefix``; case does not matter."""
-        return schema.FoundNodes(self._found(self._ids.search(prefix, limit)))
+        return FoundNodes(self._found(self._ids.search(prefix, limit)))
 
     def features(
         self, prefix: Text = "", limit: Limit = 20, node: Text | None = None
-    ) -> schema.FoundFeatures:
+    ) -> FoundFeatures:
         """Features that can be changed, whose names begin with ``prefix``; values at a node."""
         matches = self._cell_names.search(prefix, limit)
         if node is None:
-            return schema.FoundFeatures([self._features[place] for place in matches])
+            return FoundFeatures([self._features[place] for place in matches])
         own = self._rows.row(self._index(node))
-        return schema.FoundFeatures([self._feature_at(place, own) for place in matches])
+        return FoundFeatures([self._feature_at(place, own) for place in matches])
 
-    def node(self, node: Text) -> schema.NodeAnswer:
+    def node(self, node: Text) -> NodeAnswer:
         """The prediction of a node, its own values and its neighbours."""
         v = self._index(node)
-        return schema.NodeAnswer(
+        return NodeAnswer(
             id=self._ids[v],
             index=v,
             label=label_text(self._data, v),
@@ -262,7 +389,7 @@ class Answers:
         v, explainer = self._index(node), self._require_explainer()
         return explainer.explain_at(v).changes() or Changes(0, ())
 
-    def change(self, node: Text, features: Values) -> schema.ChangeAnswer:
+    def change(self, node: Text, features: Values) -> ChangeAnswer:
         """The prediction if some values of the node were others."""
         v = self._index(node)
         before = after = self._rows.row(v)
@@ -275,14 +402,14 @@ class Answers:
                 )
             cell = self._cells[place]
             after = cell.changed(after, value)
-            changed.append(schema.ChangedFeature(name, cell.value(before), cell.value(after)))
+            changed.append(ChangedFeature(name, cell.value(before), cell.value(after)))
         logits = self._logits[v]
         if (after != before).any():
             logits = self._changed_logits(v, before, after)
         if not np.isfinite(logits).all():
             raise ConfigError("these values are too large: the model's outputs are not finite.")
         predictions = self._prediction(self._logits[v]), self._prediction(logits)
-        return schema.ChangeAnswer(self._ids[v], changed, *predictions)
+        return ChangeAnswer(self._ids[v], changed, *predictions)
 
     def _changed_logits(self, v: int, before: np.ndarray, after: np.ndarray) -> np.ndarray:
         if self._no_change is not None:
@@ -309,24 +436,24 @@ class Answers:
             )
         return index
 
-    def _own_features(self, v: int) -> schema.NodeFeatures:
+    def _own_features(self, v: int) -> NodeFeatures:
         own, places = self._rows.row(v), list(range(len(self._cells)))
         if len(places) > MAX_FEATURES:  # the words of a text, say: those that it has
             nonzero = self._cell_of[np.flatnonzero(own)]
             places = list(dict.fromkeys(nonzero[nonzero >= 0].tolist()))[:MAX_FEATURES]
         features = [self._feature_at(place, own) for place in places]
-        return schema.NodeFeatures(features, len(self._cells))
+        return NodeFeatures(features, len(self._cells))
 
-    def _feature_at(self, place: int, own: np.ndarray) -> schema.Feature:
-        return structs.replace(self._features[place], value=self._cells[place].value(own))
+    def _feature_at(self, place: int, own: np.ndarray) -> Feature:
+        return msgspec.structs.replace(self._features[place], value=self._cells[place].value(own))
 
-    def _neighbours(self, v: int) -> schema.Neighbours:
+    def _neighbours(self, v: int) -> Neighbours:
         row = self._rows.edges(np.array([v]))
         others = row.indices != v
         near, weights = row.indices[others], row.data[others]
         order = np.argsort(-np.abs(weights), kind="stable")[:MAX_NEIGHBOURS]
         top = [
-            schema.Neighbour(
+            Neighbour(
                 self._ids[u],
                 plain_float(weight),
                 label_text(self._data, u),
@@ -334,19 +461,19 @@ class Answers:
             )
             for u, weight in zip(near[order].tolist(), weights[order], strict=True)
         ]
-        return schema.Neighbours(top, len(near))
+        return Neighbours(top, len(near))
 
-    def _found(self, nodes: Iterable[int]) -> list[schema.FoundNode]:
-        return [schema.FoundNode(self._ids[v], self._value(self._predictions[v])) for v in nodes]
+    def _found(self, nodes: Iterable[int]) -> list[FoundNode]:
+        return [FoundNode(self._ids[v], self._value(self._predictions[v])) for v in nodes]
 
     def _value(self, predicted: Any) -> str | float:
         return str(predicted) if self._task.has_classes else float(predicted)
 
-    def _prediction(self, logits: np.ndarray) -> schema.Prediction:
+    def _prediction(self, logits: np.ndarray) -> Prediction:
         names = self._model.class_names
         predicted = self._task.columns(logits[None], names)["predicted"][0]
         outputs = outputs_of(self._task, names, logits)
-        return schema.Prediction(self._value(predicted), outputs, self._threshold)
+        return Prediction(self._value(predicted), outputs, self._threshold)
 
 
 def _unique_names(cells: Sequence[Cell]) -> list[str]:
@@ -357,11 +484,11 @@ def _unique_names(cells: Sequence[Cell]) -> list[str]:
     return [f"{cell.name} (feature {cell.feature})" for cell in cells]
 
 
-def _feature(cell: Cell, name: str) -> schema.Feature:
+def _feature(cell: Cell, name: str) -> Feature:
     column = cell.column
     kind = "date" if isinstance(column, DateColumn) else "truth" if column.truth else "number"
     kind = "text" if column.categories else kind
-    return schema.Feature(name, kind, list(column.categories), cell.may_miss)
+    return Feature(name, kind, list(column.categories), cell.may_miss)
 
 
 def _with_row(features: Any, v: int, row: np.ndarray) -> Any:

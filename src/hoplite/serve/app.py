@@ -31,8 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from hoplite.errors import HopliteError, is_shortage
 from hoplite.explain.rendering import percent
 from hoplite.machine import VERSION
-from hoplite.serve import schema
-from hoplite.serve.answers import Answers, UnknownNode
+from hoplite.serve.answers import MAX_BODY, Answers, Failure, UnknownNode
 
 PAGE = files("hoplite.serve").joinpath("page")
 FILES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"}
@@ -67,7 +66,7 @@ def make_app(answers: Answers, *, host: str = "127.0.0.1", seconds: float = SECO
         version=VERSION,
         docs_url=None,  # FastAPI's pages load scripts from other hosts
         redoc_url=None,
-        responses={"4XX": {"model": schema.Failure}, "5XX": {"model": schema.Failure}},
+        responses={"4XX": {"model": Failure}, "5XX": {"model": Failure}},
         exception_handlers={
             HTTPException: _http_failure,
             RequestValidationError: _invalid,
@@ -146,13 +145,8 @@ class Guard:
 
         if [is_own_host(name, self._host) for name in headers.getlist("host")] != [True]:
             app = _failure("the request is for a different host.", 400)
-        elif (
-            "transfer-encoding" in headers
-            or int(headers.get("content-length", 0)) > schema.MAX_BODY
-        ):
-            app = _failure(
-                f"the body must have a length of at most {schema.MAX_BODY:,} bytes.", 413
-            )
+        elif "transfer-encoding" in headers or int(headers.get("content-length", 0)) > MAX_BODY:
+            app = _failure(f"the body must have a length of at most {MAX_BODY:,} bytes.", 413)
         try:
             async with asyncio.timeout(self._seconds):
                 await app(scope, receive, send_guarded)

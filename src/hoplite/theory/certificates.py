@@ -38,13 +38,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.signal import fftconvolve
-from scipy.special import entr, gammaln, log_softmax, logsumexp, ndtr, softmax
+from scipy.special import entr, gammaln, log_softmax, ndtr, softmax
 
 from hoplite.config import TrainingConfig, check_number
 from hoplite.engine.propagation import Propagation
@@ -228,21 +229,13 @@ def max_errors(errors: int, sample: int, population: int, delta: float) -> int:
     >>> max_errors(0, 10, 20, 0.05), max_errors(2, 10, 10, 0.05)
     (3, 2)
     """
+    from scipy.stats import hypergeom  # only now, as importing it takes a second
 
-    def log_choose(n: int, k: Any) -> Any:
-        return gammaln(n + 1) - gammaln(np.add(k, 1)) - gammaln(np.subtract(n + 1, k))
+    def too_many(total: int) -> bool:
+        return hypergeom.cdf(errors, population, total, sample) * (1 + ROUNDING) <= delta
 
-    def plausible(total: int) -> bool:
-        k = np.arange(max(0, sample - (population - total)), min(errors, total) + 1)
-        ways = log_choose(total, k) + log_choose(population - total, sample - k)
-        tail = math.exp(logsumexp(ways) - log_choose(population, sample))
-        return tail * (1 + ROUNDING) > delta
-
-    low, high = errors, population - (sample - errors)  # of low it is plausible
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if plausible(middle) else (low, middle - 1)
-    return low
+    totals = range(errors, population - (sample - errors) + 1)  # the first is plausible
+    return errors + bisect_left(totals, True, lo=1, key=too_many) - 1
 
 
 def pac_bayes_certificate(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv  # scipy.stats takes a second to import
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, GraphError
@@ -231,9 +230,9 @@ def _measured(
     logits: np.ndarray, labels: np.ndarray, test: np.ndarray, delta: float
 ) -> tuple[Any, Any]:
     """The error on the test nodes and its Clopper-Pearson interval, or None and None."""
+    from scipy.stats import binomtest  # only now, as importing it takes a second
+
     if not test.size:
         return None, None
     wrong, count = int(np.sum(logits[test].argmax(axis=1) != labels[test])), len(test)
-    low = betaincinv(wrong, count - wrong + 1, delta / 2) if wrong else 0.0
-    high = betaincinv(wrong + 1, count - wrong, 1 - delta / 2) if wrong < count else 1.0
-    return wrong / count, (float(low), float(high))
+    return wrong / count, tuple(binomtest(wrong, count).proportion_ci(1 - delta))

@@ -72,7 +72,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("hoplite.training")
 
 MAX_RUNS = 100_000
-RARE_SHARE = 0.5  # a class with less than this part of its even share of the nodes is rare
+MAX_CLASSES = 20  # in the table of classes
+MIN_CONFUSED = 0.05  # share of the nodes of a class that is worth a note
 PART_TITLES = {"val": "validation", "test": "test"}
 RESAMPLES, COVERED = 100, (5, 95)  # bootstrap samples, and percentiles of intervals
 
@@ -432,7 +433,7 @@ class TrainingResult(Described):
 
 
 def _described(result: TrainingResult) -> Description:
-    """Every metric and its baseline, over the runs; the classes if one of them is rare."""
+    """Every metric and its baseline, over the runs; the classes of one run."""
     spreads = {part: found for part in PART_TITLES if (found := result.metrics(part))}
     parts = [*spreads]
     last = parts[-1] if parts else "val"  # the test nodes, where there are some
@@ -474,20 +475,24 @@ def _described(result: TrainingResult) -> Description:
 
 
 def _classes(result: TrainingResult, part: str) -> list[Table]:
-    """Those of the chosen run, if one of them has far fewer nodes than the others."""
+    """Those of the chosen run, the rarest first, with what they are most often mistaken for."""
     found = result.best_run.metrics(part)
-    if found is None or not found.classes:
+    if found is None or not 0 < len(found.classes) <= MAX_CLASSES:
         return []
-    support = [one["support"] for one in found.classes.values()]
-    if min(support) >= RARE_SHARE * sum(support) / len(support):
-        return []
-    figures = ("precision", "recall", "f1")
-    rows = [
-        [name, *[f"{one[figure]:.3f}" for figure in figures], f"{one['support']:,.0f}"]
-        for name, one in sorted(found.classes.items(), key=lambda pair: pair[1]["support"])
-    ]
-    title = f"Classes of the {result.part_titles[part]} nodes, the rarest first"
-    return [Table(["class", "precision", "recall", "F1", "nodes"], rows, title)]
+    figures = "precision", "recall", "f1"
+    columns = ["class", "precision", "recall", "F1", "nodes"]
+    columns += ["most often mistaken for"] if found.confusion is not None else []
+    names, rows = [*found.classes], []
+    for c in sorted(range(len(names)), key=lambda c: found.classes[names[c]]["support"]):
+        one = found.classes[names[c]]
+        row = [names[c], *[f"{one[figure]:.3f}" for figure in figures], f"{one['support']:,.0f}"]
+        if found.confusion is not None:
+            wrong = np.where(np.arange(len(names)) == c, 0, found.confusion[c])
+            many = wrong.max() > MIN_CONFUSED * one["support"]
+            row.append(f"{names[wrong.argmax()]} ({wrong.max():,})" if many else "")
+        rows.append(row)
+    title = f"Classes of the {result.part_titles[part]} nodes, seed {result.best_run.seed}"
+    return [Table(columns, rows, title)]
 
 
 def _interval(ends: tuple[float, float] | None) -> str:
