@@ -235,7 +235,8 @@ def panels(
 
     count, whole = len(drawings), sum(heights) + BETWEEN * (len(heights) - 1)
     if heights:
-        cells = {"rows": count, "row_heights": [*heights], "vertical_spacing": BETWEEN / whole}
+        gap = min(1.0, BETWEEN / whole)  # one drawing alone may be lower than it
+        cells = {"rows": count, "row_heights": [*heights], "vertical_spacing": gap}
     else:
         gap = GAP + RIGHT * any("yaxis2" in one.layout for one in drawings[:-1])
         cells = {"cols": count, "horizontal_spacing": gap}
