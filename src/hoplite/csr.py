@@ -12,7 +12,7 @@ which pieces they are kept.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -444,6 +444,15 @@ def mean_weight(matrix: CsrRows) -> float:
                 rows.values, rows.indptr[filled], dtype=np.float64
             )
     return float(sums.sum() / matrix.entries) if matrix.entries else 1.0
+
+
+def row_pieces(
+    read: Callable[[int, int], np.ndarray], rows: int, columns: int
+) -> Iterator[np.ndarray]:
+    """The rows of a dense matrix, some at a time, as ``read(start, stop)`` gives them."""
+    step = max(1, 4 * PIECE // max(columns, 1))
+    for start in range(0, rows, step):
+        yield read(start, min(start + step, rows))
 
 
 def features_digest(pieces: Iterable[np.ndarray], columns: int) -> str:

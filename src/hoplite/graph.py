@@ -25,8 +25,9 @@ from hoplite.csr import (
     features_digest,
     frozen,
     mean_weight,
+    row_pieces,
 )
-from hoplite.errors import ConfigError, GraphError, HopliteWarning, nearest_hint, plural, some_of
+from hoplite.errors import ConfigError, GraphError, HopliteWarning, plural, some_of
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
 
@@ -43,7 +44,6 @@ else:
 
 PARTS = ("train", "val", "test")
 OUT, IN = "out", "in"  # the relations of directed edges
-PIECE = 1 << 22  # numbers of X read at a time
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -81,12 +81,7 @@ class Split:
         test: Any = (),
         note: str = "",
         seed: int | None = None,
-        **unknown: Any,
     ) -> None:
-        for name in unknown:
-            meant = [part for part in PARTS if name.startswith(part)]
-            hint = f" Did you mean {meant[0]!r}?" if meant else nearest_hint(name, PARTS)
-            raise TypeError(f"Split has no argument {name!r}.{hint}")
         parts = dict(zip(PARTS, (train, val, test), strict=True))
         masks = map(np.asarray, parts.values())
         lengths = tuple(len(mask) for mask in masks if mask.dtype == bool and mask.ndim == 1)
@@ -409,11 +404,7 @@ class Graph(Described):
     def fingerprint(self) -> Fingerprint:
         """By which the graph is known again, wherever it is kept."""
         digest, longest = adjacency_digest(self.adjacency_rows)
-        step = max(1, PIECE // max(self.num_features, 1))
-        pieces = (
-            self.feature_rows(start, min(start + step, self.num_nodes))
-            for start in range(0, self.num_nodes, step)
-        )
+        pieces = row_pieces(self.feature_rows, self.num_nodes, self.num_features)
         return Fingerprint(digest, features_digest(pieces, self.num_features), longest)
 
     def in_memory(self) -> Graph:

@@ -29,7 +29,7 @@ from hoplite.csr import (
     features_digest,
     index_type,
     mean_weight,
-    row_ranges,
+    row_pieces,
 )
 from hoplite.errors import DatasetError
 from hoplite.files import read_json, write_json
@@ -55,7 +55,6 @@ from hoplite.preparation import Preparation
 
 FILE, FEATURES, LABELS, SPLIT = "graph.json", "features.npy", "labels.npy", "split.npz"
 FILES = (FEATURES, LABELS, SPLIT, IDS, ID_ENDS, *(f"{part}.npy" for part in CSR_ARRAYS))
-PIECE = 1 << 22  # numbers hashed or copied at a time
 Names = tuple[str, ...]
 Count = Annotated[int, Meta(ge=0, le=2**48)]
 Checksum = Annotated[int, Meta(ge=0, lt=2**32)]
@@ -225,15 +224,12 @@ def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in (FILE, IDS, ID_ENDS):
         (folder / name).unlink(missing_ok=True)
-    adjacency, n = graph.adjacency_rows, graph.num_nodes
+    n, width = graph.num_nodes, graph.num_features
     with growing_csr(folder, index_type(n), graph.adjacency.dtype.type) as append:
-        for start, stop in row_ranges(adjacency, PIECE):
-            append(adjacency.read(start, stop).to_scipy(n))
-    width = graph.num_features
-    step = max(1, PIECE // max(width, 1))
+        append(graph.adjacency)
     with growing_npy(folder / FEATURES, np.float32, (width,)) as append:
-        for start in range(0, n, step):
-            append(graph.feature_rows(start, min(start + step, n)))
+        for rows in row_pieces(graph.feature_rows, n, width):
+            append(rows)
     ids = graph.node_ids
     integers = ids is not None and all_integers(ids)
     if ids is not None:
@@ -261,8 +257,7 @@ def write_rest(folder: Path, labels: np.ndarray, split: Split, **facts: Any) -> 
     with CsrFiles(folder) as adjacency, NpyRows(folder / FEATURES) as rows:
         graph, longest = adjacency_digest(adjacency)
         n, width = rows.shape
-        step = max(1, PIECE // max(width, 1))
-        pieces = (rows.read(start, min(start + step, n)) for start in range(0, n, step))
+        pieces = row_pieces(rows.read, n, width)
         found = Description(
             format="hoplite graph 1",
             nodes=n,
