@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -155,12 +154,8 @@ def ways(table: Table, name: str) -> list[Way]:
         Way(NumberColumn, comma_sql(text)),
         Way(DateColumn, date_sql(text)),
         Way(TimeColumn, time_sql(text)),
+        *(Way(DateColumn, slashed_sql(text, first), first=first) for first in SLASHED),
     ]
-
-
-def slashed_way(table: Table, name: str, first: str) -> Way:
-    """Dates with slashes that begin with ``first``."""
-    return Way(DateColumn, slashed_sql(text_sql(table.columns[name]), first), first=first)
 
 
 def typed_cells(table: Table, name: str) -> Way | None:
@@ -233,37 +228,28 @@ def guess_cells(
         if cells is None
     }
     spelled = {n: way for n, (way, count) in spelled_cells(work, table, texts).items() if count}
-    spelled |= slashed_cells(work, table, [name for name in texts if name not in spelled])
+    slashed = {n: ways(table, n)[-1:] for n, way in spelled.items() if way.first == "day"}
+    unclear = spelled_cells(work, table, slashed)  # the month may come first as well
     return {
-        name: cells or spelled.get(name) or Way(TextColumn, text_sql(table.columns[name]))
+        name: cells
+        or (spelled.get(name) if name not in unclear else None)
+        or Way(TextColumn, text_sql(table.columns[name]))
         for name, cells in typed.items()
     }
-
-
-def slashed_cells(work: Workspace, table: Table, names: Sequence[str]) -> dict[str, Way]:
-    """Columns of dates with slashes in which a value such as 25/11/2023 shows what comes first.
-
-    All dates must be valid in that order. Columns without such a value are left out.
-    """
-    both = [
-        spelled_cells(work, table, {name: [slashed_way(table, name, first)] for name in names})
-        for first in (SLASHED if names else ())
-    ]
-    counts = Counter(name for found in both for name in found)
-    return {n: way for found in both for n, (way, count) in found.items() if counts[n] == 1}
 
 
 def known_cells(work: Workspace, table: Table, wanted: Sequence[PreparedColumn]) -> dict[str, Way]:
     """The cells of the columns that a model was trained with; DatasetError if they differ."""
     typed = {one.name: typed_cells(table, one.name) for one in wanted if one.kind != "text"}
     texts = {
-        one.name: [way for way in ways(table, one.name) if way.type is type(one)]
+        one.name: [
+            way
+            for way in ways(table, one.name)
+            if way.type is type(one) and way.first in ("", getattr(one, "first", ""))
+        ]
         for one in wanted
         if one.name in typed and typed[one.name] is None
     }
-    for one in wanted:
-        if one.name in texts and isinstance(one, DateColumn) and one.first:
-            texts[one.name].append(slashed_way(table, one.name, one.first))
     spelled = spelled_cells(work, table, texts)
     found: dict[str, Way] = {}
     for one in wanted:
@@ -582,35 +568,26 @@ class Features:
     def _fit_words(self, name: str) -> WordsColumn | None:
         """How a text becomes TF-IDF; None if no two rows of the training share a word.
 
-        The most frequent words are kept, and of equally frequent ones the first by name. All
-        distinct words of the training rows are held at a time.
+        The most frequent words are kept.
         """
-        from sklearn.feature_extraction.text import CountVectorizer
+        from sklearn.feature_extraction.text import TfidfVectorizer
 
-        analyze = CountVectorizer().build_analyzer()
-        rows, uses, total = Counter[str](), Counter[str](), 0
-        train = self._train if self._train is not None and len(self._train) else None
-        step = block_rows(WORDS_WIDTH)
+        fitted = TfidfVectorizer(min_df=MIN_ROWS, max_features=self._options.terms)
+        try:
+            fitted.fit(self._training_texts(name))
+        except ValueError:  # there is none
+            return None
+        terms = tuple(fitted.get_feature_names_out().tolist())
+        return WordsColumn(name, terms=terms, idf=tuple(fitted.idf_.tolist()))
+
+    def _training_texts(self, name: str) -> Iterator[str]:
+        step, train = block_rows(WORDS_WIDTH), self._train
         for start in range(0, self._nodes, step):
             texts = self._read([name], start, start + step)[name]
-            if train is not None:
+            if train is not None and len(train):
                 low, high = train.searchsorted([start, start + step])
                 texts = texts[train[low:high] - start]
-            total += len(texts)
-            for text in texts:
-                words = analyze(text) if text else ()
-                uses.update(words)
-                rows.update(set(words))
-        known = sorted(
-            (word for word, count in rows.items() if count >= MIN_ROWS),
-            key=lambda word: (-uses[word], word),
-        )
-        terms = tuple(sorted(known[: self._options.terms]))
-        if not terms:
-            return None
-        counts = np.array([rows[term] for term in terms])
-        idf = 1 + np.log((1 + total) / (1 + counts))
-        return WordsColumn(name, terms=terms, idf=tuple(idf.tolist()))
+            yield from (text or "" for text in texts)
 
     def _fit_text(self, name: str) -> tuple[TextColumn | WordsColumn, bool] | None:
         """How a text becomes features and whether it ever changes; None if it is a key."""
@@ -664,62 +641,27 @@ class Features:
     def _warn_about_typing(self, name: str, column: str) -> bool:
         """One "1,5" makes a column of numbers a column of text, which deserves a warning."""
         text = f"({filled_sql(column, self._table)})"
-        words = [("date", sql) for sql in (date_sql(text), *_slashed_sqls(text))]
+        comma = f"CASE WHEN regexp_full_match({text}, '[+-]?[0-9]+,[0-9]+') THEN 1 END"
+        forms = [("number", comma), ("date", date_sql(text))]
+        forms += [("date", slashed_sql(text, first)) for first in SLASHED]
         if self._table.spelled:
-            words.insert(0, ("number", number_sql(text, comma=self._table.comma)))
-        if self._warn_about_commas(name, text) or self._warn_about_dates(name, text):
-            return True
-        for what, sql in words:
+            forms.insert(0, ("number", number_sql(text, comma=self._table.comma)))
+        for what, sql in forms:
             good, known = self._work.one(f"SELECT count({sql}), count({text}) FROM cells")
-            if not 2 * good > known > good:
+            if 2 * good <= known:
                 continue
             value, node = self._work.one(
-                f"SELECT {column}, id FROM cells WHERE {text} IS NOT NULL AND {sql} IS NULL "
-                "ORDER BY rowid LIMIT 1"
+                f"SELECT {column}, id FROM cells WHERE {text} IS NOT NULL "
+                f"ORDER BY {sql} IS NOT NULL, rowid LIMIT 1"
             )
-            bad = known - good
-            _warn(
-                f"column {name!r} of {self._table.label} is read as text because {bad:,} of "
-                f"{known:,} values {f'is not a {what}' if bad == 1 else f'are not {what}s'}: "
-                f"{value[:SHOWN]!r} (node {node!r}); correct {'it' if bad == 1 else 'them'} if "
-                f"these are {what}s"
+            _warn(  # all of one form: its cells have two meanings
+                f"column {name!r} of {self._table.label} is read as text because "
+                f"{known - good or known:,} of {known:,} values are not clearly {what}s: "
+                f"{value[:SHOWN]!r} (node {node!r}); write numbers with a decimal point, and "
+                "dates as 2024-12-31"
             )
             return True
         return False
-
-    def _warn_about_commas(self, name: str, text: str) -> bool:
-        """Numbers with a comma that are taken as text: of two meanings, or in Parquet."""
-        comma = f"regexp_full_match({text}, '[+-]?[0-9]+,[0-9]+')"
-        found, known, value = self._work.one(
-            f"SELECT count_if({comma}), count({text}), "
-            f"min_by({text}, rowid) FILTER (WHERE {comma}) FROM cells"
-        )
-        if not 2 * found > known:
-            return False
-        _warn(
-            f"column {name!r} of {self._table.label} is read as text because {found:,} of "
-            f"{known:,} values are written with a comma: {value[:SHOWN]!r}; use a decimal point "
-            "if these are numbers"
-        )
-        return True
-
-    def _warn_about_dates(self, name: str, text: str) -> bool:
-        """Dates such as 07/04/2024 that are taken as text, because they have two meanings."""
-        date = f"regexp_full_match({text}, '{_SLASHES}')"
-        unclear = " AND ".join(f"({sql}) IS NOT NULL" for sql in _slashed_sqls(text))
-        found, ambiguous, known, value = self._work.one(
-            f"SELECT count_if({date}), count_if({unclear}), count({text}), "
-            f"min_by({text}, rowid) FILTER (WHERE {date}) FROM cells"
-        )
-        if not 2 * found > known or ambiguous < found:
-            return False
-        first, second, year = value.split("/")
-        _warn(
-            f"column {name!r} of {self._table.label} looks like dates such as {value}, which may "
-            f"begin with the day or the month; it is used as text. Write "
-            f"{year}-{second:0>2}-{first:0>2}"
-        )
-        return True
 
     def _warn_about_news(self, columns: Sequence[PreparedColumn]) -> None:
         """Which rows have what the training had not."""
@@ -818,11 +760,6 @@ class Features:
             return sp.csr_array(sp.vstack(blocks, format="csr"))
         dense = [block.toarray() if sp.issparse(block) else block for block in blocks]
         return np.concatenate(dense) if dense else np.empty((0, len(self.names)), np.float32)
-
-
-def _slashed_sqls(text: str) -> list[str]:
-    """Dates with slashes, in SQL, for each of the two orders."""
-    return [slashed_sql(text, first) for first in SLASHED]
 
 
 def check_known(table: Table, wanted: Sequence[PreparedColumn], columns: Sequence[str]) -> None:
