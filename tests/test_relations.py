@@ -342,5 +342,5 @@ def test_scipy_arcs_go_from_rows_to_columns() -> None:
     assert len(hoplite.io.from_scipy(dense, features, directed=False).relations) == 0
     with pytest.raises(ConfigError, match="directed is an option for reading data"):
         hoplite.train(graph, "lgc", hops=1, directed=True)
-    with pytest.raises(ConfigError, match="type is an option of tables"):
+    with pytest.raises(ConfigError, match="type is an option of node and edge tables"):
         hoplite.open_data(sp.csr_array(dense), type="kind", structural=1)

@@ -308,14 +308,12 @@ def relabelled(
         return labels, tuple(names)
     known = kind.known(labels)
     if kind is CLASSES and task == NUMBERS.task:
-        try:
-            values = np.array([*map(float, names), np.nan])
-        except ValueError:
-            odd = next(name for name in names if not _is_number(name))
+        odd = [name for name in names if not is_numeral(name)]
+        if odd:
             raise GraphError(
-                f"task is {task!r}, but a label is {odd!r}; all labels must be numbers."
-            ) from None
-        return values[labels], ()
+                f"task is {task!r}, but a label is {odd[0]!r}; all labels must be numbers."
+            )
+        return np.array([*map(float, names), np.nan])[labels], ()
     if kind is NUMBERS and task == CLASSES.task:
         values, found = np.unique(labels[known], return_inverse=True)
         made = np.full(len(labels), UNKNOWN_LABEL)
@@ -331,7 +329,12 @@ def relabelled(
     )
 
 
-def _is_number(text: str) -> bool:
+def is_numeral(text: str) -> bool:
+    """Whether a text is a number.
+
+    >>> is_numeral("2.5"), is_numeral("2,5")
+    (True, False)
+    """
     try:
         float(text)
     except ValueError:

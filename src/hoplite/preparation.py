@@ -25,9 +25,10 @@ import msgspec
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.config import check_flag, check_number
 from hoplite.errors import ConfigError, check_choice, nearest_hint, plural, some_of
 from hoplite.formatting import short
-from hoplite.labels import AUTO, TASK_WORDS, check_task
+from hoplite.labels import AUTO, TASK_WORDS
 
 SCALES = ("standard", "robust", "log", "none")
 FILL, REFUSE = "fill", "refuse"
@@ -118,12 +119,10 @@ class TableOptions:
     )
 
     def __post_init__(self) -> None:
-        check_task(self.task)
-        check_choice("scale", self.scale, SCALES)
-        check_choice("gaps", self.gaps, (FILL, REFUSE))
-        check_choice("unknown_nodes", self.unknown_nodes, UNKNOWN_NODES)
-        if not isinstance(self.directed, bool):
-            raise ConfigError(f"directed is {self.directed!r}; it must be True or False.")
+        for one in dataclasses.fields(self):
+            if one.metadata["choices"]:
+                check_choice(one.name, getattr(self, one.name), one.metadata["choices"])
+        check_flag("directed", self.directed)
         if not isinstance(self.type, str):
             raise ConfigError(f"type is {self.type!r}; it must be the name of a column.")
         if len({*self.ends, self.weight, self.type}) < 4:
@@ -138,14 +137,9 @@ class TableOptions:
             object.__setattr__(self, name, tuple(one.strip() for one in listed if one.strip()))
         if self.drop and self.only:
             raise ConfigError("drop and only cannot be combined; pass one of them.")
-        if not isinstance(self.terms, int) or self.terms < 1:
-            raise ConfigError(f"terms is {self.terms!r}; it must be a whole number, 1 or larger.")
-        if self.categories is not None and (
-            not isinstance(self.categories, int) or self.categories < 2
-        ):
-            raise ConfigError(
-                f"categories is {self.categories!r}; it must be a whole number, 2 or larger."
-            )
+        check_number("terms", self.terms, 1, whole=True)
+        if self.categories is not None:
+            check_number("categories", self.categories, 2, whole=True)
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -197,13 +191,19 @@ class TableOptions:
         return [one.name for one in dataclasses.fields(cls) if one.metadata["reading"] >= reading]
 
 
-def refuse_options(source: Any, options: Mapping[str, Any]) -> None:
-    """ConfigError if options of tables are given for a source that has no columns."""
-    for name in TableOptions.only_for_tables(options):
-        raise ConfigError(
-            f"{name} is an option of node and edge tables, but {short(source)} is not a table; "
-            "leave it out."
-        )
+def refuse_options(
+    source: Any, options: Mapping[str, Any], allowed: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The options of tables that are given for a source without columns; ConfigError unless they
+    are ``allowed``."""
+    given = TableOptions.only_for_tables(options)
+    for name in given:
+        if name not in allowed:
+            raise ConfigError(
+                f"{name} is an option of node and edge tables, but {short(source)} is not a "
+                f"table; leave it out{''.join(f' or use {other}' for other in allowed)}."
+            )
+    return given
 
 
 class PreparedColumn(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):

@@ -20,7 +20,7 @@ from tests.examples import examples
 from hoplite.errors import DatasetError
 from hoplite.graph import Graph, Split
 from hoplite.io import array_files, read_npz, write_npz
-from hoplite.io.npz import read_meta, unpack_indices
+from hoplite.io.npz import read_meta
 
 
 def same_graph(a: Graph, b: Graph) -> None:
@@ -91,15 +91,6 @@ def test_round_trip_is_exact_and_bytes_are_the_same(graph, tmp_path_factory):
     assert (folder / "a.npz").read_bytes() == (folder / "b.npz").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("counts", "skips"),
-    [([1], [5]), ([2], [4, 0]), ([3], [0, 0]), ([1], [0, 0]), ([-1, 2], [0]), ([1], [2**63])],
-)
-def test_impossible_indices_are_refused(counts, skips):
-    with pytest.raises(ValueError, match=r"range|add up|invalid"):
-        unpack_indices(np.array(counts), np.array(skips), len(counts), 5)
-
-
 def test_row_normalize_stores_counts_and_loads_shares(tmp_path):
     counts = np.array([[1, 3], [0, 0], [2, 2]], np.float32)
     for features in (counts, sp.csr_array(counts)):
@@ -131,11 +122,13 @@ def small_file(tmp_path):
         {"labels": np.array(["a", "b", "c"])},
         {"train": np.array([7], np.uint8)},
         {"edge_counts": np.array([9, 9, 9], np.uint8)},
+        {"edge_counts": np.array([-1, 2, 1], np.int8)},
+        {"edge_counts": np.array([1, 1], np.uint8)},
         {"edge_weights": np.array(-1, np.float32)},
         {"edge_weights": np.array([1, 2, 3], np.float32)},
         {"edge_weights": np.array("x")},
         {"features": np.full((3, 3), np.nan)},
-        {"edge_skips": None},
+        {"edge_steps": None},
         {"meta": np.frombuffer(b"[]", np.uint8)},
         {"meta": None},
     ],

@@ -20,7 +20,6 @@ import scipy.sparse as sp
 
 from hoplite.csr import as_array, as_csr
 from hoplite.errors import (
-    ConfigError,
     DatasetError,
     GraphError,
     HopliteError,
@@ -34,7 +33,7 @@ from hoplite.io.splits import masked_split, stratified_split
 from hoplite.io.tables import Reading, graph_of, require_columns, sorted_classes
 from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, kind_of, known_labels
 from hoplite.machine import find, quiet
-from hoplite.preparation import TableOptions
+from hoplite.preparation import TableOptions, refuse_options
 from hoplite.structural import count_of_model, link_of_model, with_structural
 
 if TYPE_CHECKING:
@@ -69,12 +68,8 @@ def converted(
     options["link"] = options.get("link", False) or link_of_model(prepare)
     if library in ARRAYS:
         own = signature(READERS[library]).parameters
-        for name in [name for name in TableOptions.names() if name in options and name not in own]:
-            if options.pop(name) is not None:
-                raise ConfigError(
-                    f"{name} is an option of tables, but a {library} graph has no columns; leave "
-                    "it out."
-                )
+        others = {name: options.pop(name, None) for name in TableOptions.names() if name not in own}
+        refuse_options(f"a {library} graph", others)
     elif prepare is not None:
         options["prepare"] = prepare
     if library is None:
@@ -453,24 +448,20 @@ def to_networkx(graph: Graph) -> Any:
     import networkx
 
     graph.refuse_relations("to_networkx")
-    made = networkx.Graph(name=graph.name)
-    ids = range(graph.num_nodes) if graph.node_ids is None else graph.node_ids
+    made = networkx.from_scipy_sparse_array(graph.adjacency)
+    made.name = graph.name
     names = graph.feature_names or [f"x{j}" for j in range(graph.num_features)]
-    for node, row in zip(ids, graph.feature_rows(0, graph.num_nodes).tolist(), strict=True):
-        made.add_node(node, **dict(zip(names, row, strict=True)))
+    for node, row in enumerate(graph.feature_rows(0, graph.num_nodes).tolist()):
+        made.nodes[node].update(zip(names, row, strict=True))
     kind = kind_of(graph.labels)
     for i in np.flatnonzero(kind.known(graph.labels)):
-        made.nodes[ids[i]]["label"] = kind.text(graph.labels[i], graph.class_names)
+        made.nodes[i]["label"] = kind.text(graph.labels[i], graph.class_names)
     for part in graph.split.sizes():
         for i in getattr(graph.split, part):
-            made.nodes[ids[i]]["split"] = part
-    pairs = graph.adjacency.tocoo()
-    upper = pairs.row < pairs.col
-    for u, v, w in zip(
-        *(part[upper].tolist() for part in (pairs.row, pairs.col, pairs.data)), strict=True
-    ):
-        made.add_edge(ids[u], ids[v], weight=w)
-    return made
+            made.nodes[i]["split"] = part
+    if graph.node_ids is None:
+        return made
+    return networkx.relabel_nodes(made, dict(enumerate(graph.node_ids)))
 
 
 READERS = {

@@ -18,8 +18,8 @@ from hoplite.errors import DatasetError
 from hoplite.files import open_regular, reading
 from hoplite.graph import Graph
 from hoplite.io.sources import Table, Workspace, csv_table, file_table, frame_table, table_files
-from hoplite.io.tables import EDGE_COLUMNS, INTEGER_TEXT, Reading, graph_of, id_sql, own_edges
-from hoplite.preparation import TableOptions
+from hoplite.io.tables import EDGE_COLUMNS, INTEGER_TEXT, Reading, graph_of, id_sql
+from hoplite.preparation import TableOptions, refuse_options
 
 ENDINGS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
 HEAD_BYTES = 1 << 16  # in which the first edge must be
@@ -45,7 +45,6 @@ def read_edge_list(
         with work.clear_errors(str(path)):
             named = any(options.get(name) is not None for name in EDGE_COLUMNS)
             edges = _edges(work, path, reading.options, named=named)
-            _refuse_header(work, edges, reading.options)
 
             def ids() -> list[str]:
                 ends = " UNION ALL ".join(
@@ -57,7 +56,7 @@ def read_edge_list(
                 whole = all(INTEGER_TEXT.fullmatch(name) for name in names)
                 return sorted(names, key=int) if whole else names
 
-        return graph_with_nodes(work, path, edges, ids, reading, seed)
+            return graph_with_nodes(work, path, edges, ids, reading, seed)
 
 
 def read_matrix_market(
@@ -76,7 +75,8 @@ def read_matrix_market(
         io.BufferedReader(raw) as file,  # pyright: ignore[reportArgumentType]
     ):
         n, edges = _matrix_entries(file)
-    rules = Reading.of(prepare, own_edges(options))
+    refuse_options(path, {name: options.get(name) for name in EDGE_COLUMNS})
+    rules = Reading.of(prepare, options | {name: name for name in EDGE_COLUMNS})
     with Workspace() as work:
         table = frame_table(work, edges, str(path))
         return graph_with_nodes(work, path, table, lambda: range(1, n + 1), rules, seed)
@@ -109,25 +109,6 @@ def graph_with_nodes(
     return graph_of(work, nodes, edges, reading, seed, path.stem)
 
 
-def _refuse_header(work: Workspace, edges: Table, options: TableOptions) -> None:
-    """Raise DatasetError for a first line such as ``from,to`` if all other ids are numbers."""
-    ends = [id_sql(edges, end) for end in options.ends]
-    whole = " AND ".join(f"regexp_full_match({end}, '{INTEGER_TEXT.pattern}')" for end in ends)
-    words, first, second, rows = work.one(
-        f"SELECT count_if(NOT ({whole})), first({ends[0]}), first({ends[1]}), count(*) "
-        f"FROM {edges.sql}"
-    )
-    texts = (
-        first and second and not (INTEGER_TEXT.fullmatch(first) or INTEGER_TEXT.fullmatch(second))
-    )
-    if words == 1 and rows > 1 and texts:
-        raise DatasetError(
-            f"{edges.label} starts with {first!r} and {second!r}, but all other ids are numbers; "
-            "if these are column names, rename them to source and target, or pass them as "
-            "--source and --target (source= and target= in Python)."
-        )
-
-
 def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -> Table:
     """The edges; a first line names the two ends, or must do so if they are ``named``."""
     special = (*options.ends, options.weight)
@@ -156,6 +137,13 @@ def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -
         raise DatasetError(
             f"{path} has {len(words)} columns; it must have source, target and optionally weight, "
             "separated by a comma, tab or space, or a header with these names."
+        )
+    after = b"".join(head[skip + 1 : skip + 2]).decode("utf-8", "replace").strip().split(separator)
+    if not header and all(map(str.isdigit, after[:2])) and not any(map(str.isdigit, words)):
+        raise DatasetError(
+            f"{path} starts with {words[0]!r} and {words[1]!r}, but then has numbers; if these are "
+            "column names, rename them to source and target, or pass them as --source and --target "
+            "(source= and target= in Python)."
         )
     names = words if header else list(special[: len(words)])
     return csv_table(work, path, names=names, skip=skip + header, separator=separator)

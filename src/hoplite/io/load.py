@@ -25,7 +25,7 @@ from hoplite.io.datasets import (
 )
 from hoplite.io.edge_list import is_edge_list, read_edge_list, read_matrix_market
 from hoplite.io.npz import EDGE_ARRAY, FEATURE_ARRAY, LABEL_ARRAY, read_npz
-from hoplite.io.sources import is_postgres, is_tables, other_tables, table_options
+from hoplite.io.sources import is_postgres, is_tables, other_tables
 from hoplite.io.splits import refuse_split
 from hoplite.io.tables import read_tables
 from hoplite.preparation import TableOptions, refuse_options
@@ -218,7 +218,7 @@ def _load_path(
             if tables := other_tables(path):
                 raise DatasetError(
                     f"{path} has no nodes.csv and edges.csv (it has {some_of(tables)}); choose the "
-                    f"tables with {table_options(path, tables)} (nodes= and edges= in Python)."
+                    f"tables with --nodes FILE --edges FILE (nodes= and edges= in Python)."
                 )
             needed = listing([form.what for form in FORMATS if form.is_folder], "or")
             raise DatasetError(f"{path} is not a dataset: it needs {needed}.")

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.csr import check_csr
-from hoplite.errors import ConfigError, DatasetError
+from hoplite.errors import DatasetError
 from hoplite.files import atomic_write, parse_json, reading
 from hoplite.graph import PARTS, Graph, Split
 from hoplite.io.array_files import NpzFile, npz_arrays
@@ -135,17 +135,9 @@ def _read_plain(
     file: NpzFile, seed: int | None, split: int | None, prepare: Any, options: dict[str, Any]
 ) -> Graph:
     path = file.path
-    given = {
-        name: value
-        for name, value in TableOptions.only_for_tables(options).items()
-        if (name, value) != ("directed", False)
-    }
-    for name in given:
-        if name not in MATRIX_OPTIONS:
-            raise ConfigError(
-                f"{name} is an option of tables, but {path} contains arrays; use "
-                f"{', '.join(MATRIX_OPTIONS[:-1])} or {MATRIX_OPTIONS[-1]}, or leave it out."
-            )
+    given = refuse_options(path, options, MATRIX_OPTIONS)
+    if given.get("directed") is False:
+        del given["directed"]
     labels = None
     if LABEL_ARRAY in file:
         labels = np.maximum(file.read(LABEL_ARRAY, "iu", 1).astype(np.int64), -1)
@@ -227,13 +219,15 @@ def _compressed(
     file: NpzFile, what: str, values: str, rows: int, columns: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values, indices and indptr of a matrix that :func:`_packed` made, checked."""
-    indptr, indices = unpack_indices(
-        file.read(f"{what}_counts", "iu", 1), file.read(f"{what}_skips", "iu", 1), rows, columns
-    )
+    counts, steps = (file.read(f"{what}_{part}", "iu", 1) for part in ("counts", "steps"))
     stored = file.read(f"{what}_{values}", "f", 0, 1)
     if stored.dtype not in (np.float32, np.float64):
         raise ValueError(f"its numbers have type {stored.dtype}")
-    return np.broadcast_to(stored, indices.shape).copy(), indices, indptr
+    indptr = np.append(0, np.cumsum(counts, dtype=np.int64))
+    indices = np.cumsum(steps, dtype=np.int64) % max(columns, 1)
+    made = np.broadcast_to(stored, indices.shape).copy()
+    check_csr(indptr, indices, made, (rows, columns))
+    return made, indices, indptr
 
 
 def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
@@ -276,14 +270,23 @@ def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
 
 
 def _packed(matrix: Any, what: str, values: str) -> dict[str, np.ndarray]:
-    """The arrays of a compressed matrix; values that all have the same bits are stored once."""
+    """The arrays of a compressed matrix, as small numbers, which compress well.
+
+    They are the number of entries of each row and, modulo the number of columns, the step to each
+    index from the one before it. Values that all have the same bits are stored once.
+    """
     matrix.sort_indices()
-    counts, skips = pack_indices(matrix.indptr, matrix.indices)
-    data = matrix.data
+    data, columns = matrix.data, matrix.shape[matrix.format == "csr"]
+    steps = np.diff(matrix.indices.astype(np.int64), prepend=0) % max(columns, 1)
     bits = np.ascontiguousarray(data).view(f"u{data.dtype.itemsize}")
     if bits.size and (bits == bits[0]).all():
         data = data[0]
-    return {f"{what}_counts": counts, f"{what}_skips": skips, f"{what}_{values}": data}
+    counts = np.diff(matrix.indptr)
+    return {
+        f"{what}_counts": narrow(counts),
+        f"{what}_steps": narrow(steps),
+        f"{what}_{values}": data,
+    }
 
 
 def _plain(argument: str, names: Any) -> list[Any] | None:
@@ -321,11 +324,6 @@ def row_normalized(features: np.ndarray | sp.csr_array) -> np.ndarray | sp.csr_a
     return matrix
 
 
-# Sparse matrices as small integers that compress well: a compressed row (or column) holds
-# increasing indices. Stored are the number of entries per row and, entry by entry, how many
-# positions were skipped since the entry before it: mostly small numbers, so one or two bytes each.
-
-
 def narrow(values: np.ndarray) -> np.ndarray:
     """Convert integers to the smallest type that holds them all; unsigned if none is negative.
 
@@ -333,44 +331,4 @@ def narrow(values: np.ndarray) -> np.ndarray:
     (dtype('uint16'), dtype('int8'))
     """
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
-    kind = "u" if low >= 0 else "i"
-    types = [np.dtype(f"{kind}{size}") for size in (1, 2, 4, 8)]
-    return values.astype(
-        next(t for t in types if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
-    )
-
-
-def pack_indices(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Counts per row and skips per entry, of a compressed matrix with sorted, unique indices.
-
-    >>> pack_indices(np.array([0, 2, 3]), np.array([1, 4, 0]))
-    (array([2, 1], dtype=uint8), array([1, 2, 0], dtype=uint8))
-    """
-    indices = indices.astype(np.int64)
-    counts = np.diff(indptr)
-    before = np.concatenate([[-1], indices[:-1]])
-    before[indptr[:-1][counts > 0]] = -1
-    return narrow(counts), narrow(indices - before - 1)
-
-
-def unpack_indices(
-    counts: np.ndarray, skips: np.ndarray, rows: int, columns: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Undo :func:`pack_indices`; ValueError unless they are those of a matrix of this shape.
-
-    >>> unpack_indices(np.array([2, 1]), np.array([1, 2, 0]), rows=2, columns=5)
-    (array([0, 2, 3]), array([1, 4, 0]))
-    """
-    if min(counts.min(initial=0), skips.min(initial=0)) < 0 or counts.size != rows:
-        raise ValueError("its indices have invalid counts or gaps")
-    # Bounds before sums, so that the sums cannot overflow.
-    if counts.max(initial=0) > skips.size or skips.max(initial=0) >= max(columns, 1):
-        raise ValueError("an index is out of range")
-    counts, steps = counts.astype(np.int64), skips.astype(np.int64) + 1
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    if indptr[-1] != skips.size:
-        raise ValueError("the counts do not add up to the number of entries")
-    running = np.concatenate([[0], np.cumsum(steps)])
-    indices = running[1:] - 1 - np.repeat(running[indptr[:-1]], counts)
-    check_csr(indptr, indices, indices, (rows, columns))
-    return indptr, indices
+    return values.astype(np.min_scalar_type(high if low >= 0 else min(low, -high - 1)))

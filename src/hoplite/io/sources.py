@@ -336,19 +336,6 @@ def other_tables(folder: Path) -> list[str]:
     return [path.name for path in files if path.name.split(".")[0] not in STEMS]
 
 
-def table_options(folder: Path, tables: Sequence[str]) -> str:
-    """Options that choose the ``tables`` of ``folder``; the edge table has the column target."""
-    edges = [name for name in tables if _first_line_has(folder / name, b"target")]
-    nodes = [name for name in tables if name not in edges]
-    clear = len(edges) == len(nodes) == 1
-    return f"--nodes {nodes[0]} --edges {edges[0]}" if clear else "--nodes FILE --edges FILE"
-
-
-def _first_line_has(path: Path, word: bytes) -> bool:
-    with open_regular(path) as file:
-        return word in file.readline(1000)
-
-
 def is_duckdb(path: Path) -> bool:
     """Whether a file is a DuckDB database, by its first bytes."""
     return _starts(path, b"DUCK", 8)

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from hoplite.csr import index_type
 from hoplite.errors import (
@@ -34,7 +33,7 @@ from hoplite.errors import (
 )
 from hoplite.files import remove_leftovers, to_json
 from hoplite.graph import Graph, Split
-from hoplite.io.array_files import ROWS, growing_csr, growing_npy, write_ids
+from hoplite.io.array_files import ROWS, growing_npy, write_ids, write_npy
 from hoplite.io.columns import (
     GAP_WORDS,
     Features,
@@ -69,6 +68,7 @@ from hoplite.labels import (
     SETS,
     UNKNOWN_LABEL,
     as_sets,
+    is_numeral,
     known_labels,
     label_sets,
 )
@@ -85,7 +85,6 @@ DUCKDB_SHARE = 0.55  # of the memory of an import; NumPy's blocks take the rest
 EDGES_AT_ONCE = 1 << 20
 SCRATCH = ".scratch"
 SEPARATORS = (JOINT, ";")  # of several labels in one cell
-NEARLY_ALL = 0.9  # of the edges have an unknown end: ids are probably written in two ways
 SIMILAR = 0.75  # of difflib: a column that is probably the label, misspelled
 INTEGER_TEXT = re.compile("(0|-?[1-9][0-9]{0,18})")  # as integers are written: 7, but not 007
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -170,17 +169,6 @@ class Reading:
     @property
     def options(self) -> TableOptions:
         return self.preparation.options
-
-
-def own_edges(options: dict[str, Any]) -> dict[str, Any]:
-    """``options`` where edges come in no table of the user's, so that no column can be named."""
-    for name in EDGE_COLUMNS:
-        if options.get(name) is not None:
-            raise ConfigError(
-                f"{name} is {options[name]!r}, a column of the edge table, but there is no edge "
-                "table; leave it out."
-            )
-    return options | {name: name for name in EDGE_COLUMNS}
 
 
 def graph_of(
@@ -386,8 +374,6 @@ class NodeTable:
         filled = filled_sql(text, self._table)
         number = _number(self._table, self._options.label)
         bad = f"{filled} IS NOT NULL AND ({number} IS NULL OR isinf({number}))"
-        if is_float(self._table.types[self._options.label]):
-            bad = f"isinf({number})"
         refuse_row(
             self._work, self._table, self._options.label, bad,
             "for regression, every label must be a finite number, or empty if unknown",
@@ -706,6 +692,12 @@ def join_edges(
         check_ids(work, edges, *options.ends)
         _refuse_unknown(work, edges, options, nodes, rows, bad, as_trained=as_trained)
         work.rows("DELETE FROM pairs WHERE s IS NULL OR t IS NULL")
+    if weighted:  # the sum of repeated ones, whatever their order
+        with work.clear_errors(edges.label):
+            work.rows(
+                "CREATE OR REPLACE TABLE pairs AS "
+                "SELECT s, t, fsum(w)::FLOAT AS w, kind FROM pairs GROUP BY s, t, kind"
+            )
     return weighted
 
 
@@ -719,108 +711,57 @@ def _refuse_unknown(
     *,
     as_trained: bool,
 ) -> None:
-    source, target = (id_sql(edges, end) for end in options.ends)
-    numbered = (
-        f"(SELECT {source} AS a, {target} AS b, row_number() OVER () AS row FROM {edges.sql})"
+    ends = " UNION ALL ".join(
+        f"SELECT {id_sql(edges, end)} AS id, row_number() OVER () AS row FROM {edges.sql}"
+        for end in options.ends
     )
-    ends = f"(SELECT a AS id, row FROM {numbered} UNION ALL SELECT b, row FROM {numbered})"
     found = work.rows(
-        f"SELECT id, min(row) AS first FROM {ends} ANTI JOIN ids USING (id) GROUP BY id "
+        f"SELECT id, min(row) AS first FROM ({ends}) ANTI JOIN ids USING (id) GROUP BY id "
         "ORDER BY first, id LIMIT 4"
     )
     shown = ", ".join(repr(name) for name, _ in found[:3]) + (", ..." if len(found) > 3 else "")
+    (known,) = work.one("SELECT first(id) FROM ids")
     said = (
         f"{bad:,} of {rows:,} edges in {edges.label} refer to an unknown node, whose id is not in "
-        f"{nodes} ({shown}; first in data row {found[0][1]:,})"
+        f"{nodes} ({shown}; first in data row {found[0][1]:,}), where ids look like {known!r}"
     )
     refused = options.unknown_nodes == ERROR or (as_trained and 2 * bad > rows)
-    nearly_all = bad > NEARLY_ALL * rows
-    same = _same_id(work, ends) if nearly_all else None
-    if same is not None or (nearly_all and refused and not as_trained):
-        first, second = same or (found[0][0], *work.one("SELECT id FROM ids LIMIT 1"))
-        advice = f"ids look like {first!r} in {edges.label} and {second!r} in {nodes}; "
-        advice += "write them in the same way" if same else "add nodes or correct the ids"
-    elif as_trained:
+    advice = "correct the ids, add these nodes, or use --unknown-nodes drop or create "
+    advice += "(unknown_nodes= in Python)"
+    if as_trained:
         advice = "if other tables have these nodes, use `hoplite predict MODEL OLD --add NEW` "
         advice += "(hoplite.io.extend(old, new) in Python)"
         advice += ", otherwise --unknown-nodes drop (unknown_nodes='drop')" * refused
-    else:
-        advice = "add these nodes, or use --unknown-nodes drop or create (unknown_nodes= in Python)"
     if refused:
         raise DatasetError(f"{said}; {advice}.")
-    _warn(f"{said} and are dropped" + (f"; {advice}" if same or as_trained else ""))
+    _warn(f"{said}; they are dropped" + (f"; {advice}" if as_trained else ""))
 
 
-def _same_id(work: Workspace, ends: str) -> tuple[str, str] | None:
-    """An id of ``ends`` and that of a node which differ only in zeros: 00491 or 491.0, and 491."""
-    plain = "ltrim(regexp_replace(id, '\\.0+$', ''), '0') AS plain"
-    found = work.rows(
-        f"SELECT e.id, n.id FROM (SELECT id, row, {plain} FROM {ends}) AS e "
-        f"JOIN (SELECT id, {plain} FROM ids) AS n ON e.plain = n.plain AND e.id <> n.id "
-        "ORDER BY e.row LIMIT 1"
-    )
-    return found[0] if found else None
-
-
-def write_adjacency(work: Workspace, folder: Path, nodes: int, *, weighted: bool) -> None:
-    """Write the symmetric adjacency of ``pairs`` as CSR files, with the numbers of ``from_edges``.
-
-    F sums repeated edges, in the order of their weights; A = max(F, F^T) without its diagonal.
+def write_adjacency(work: Workspace, folder: Path, nodes: int) -> None:
+    """Write the symmetric adjacency of ``pairs`` as CSR files, with the numbers of ``from_edges``:
+    A = max(F, F^T) without its diagonal.
     """
-    edges, weight, positive = "pairs", "", ""
-    if weighted:
-        edges, weight, positive = "merged", ", max(w) AS w", "AND w > 0"
-        work.rows("CREATE TABLE arcs AS SELECT s AS r, t AS c, w FROM pairs ORDER BY s, t, w")
-        work.rows("CREATE TABLE merged (s BIGINT, t BIGINT, w FLOAT)")
-        for start, rows in _csr_rows(work, "arcs", nodes, weighted=True):
-            part = rows.tocoo()
-            if not np.isfinite(part.data).all():
-                raise DatasetError(
-                    "the weights of a repeated edge add up to infinity; scale them down."
-                )
-            ends = {"s": part.row.astype(np.int64) + start, "t": part.col.astype(np.int64)}
-            work.insert("merged", ends | {"w": part.data})
-    own = ", w" if weighted else ""
-    both = f"SELECT s AS r, t AS c{own} FROM {edges} UNION ALL SELECT t, s{own} FROM {edges}"
+    both = "SELECT s AS r, t AS c, w FROM pairs UNION ALL SELECT t, s, w FROM pairs"
     work.rows(
-        f"CREATE TABLE entries AS SELECT r, c{weight} FROM ({both}) WHERE r <> c {positive} "
+        f"CREATE TABLE entries AS SELECT r, c, max(w) AS w FROM ({both}) WHERE r <> c AND w > 0 "
         "GROUP BY r, c ORDER BY r, c"
     )
-    with growing_csr(folder, index_type(nodes), np.float32) as append:
-        for _, rows in _csr_rows(work, "entries", nodes, weighted=weighted):
-            append(rows)
-
-
-def _csr_rows(
-    work: Workspace, table: str, nodes: int, *, weighted: bool
-) -> Iterator[tuple[int, sp.csr_array]]:
-    """The rows of a matrix whose entries r, c and w are sorted in a table, and the first's number.
-
-    Entries of the same place are added, in their order.
-    """
-    (total,) = work.one(f"SELECT count(*) FROM {table}")
-    held = {"r": np.empty(0, np.int32), "c": np.empty(0, np.int32)}
-    held |= {"w": np.empty(0, np.float32)} if weighted else {}
-    first = 0
-
-    def rows(stop: int, cut: int | None) -> tuple[int, sp.csr_array]:
-        r, c, *w = (values[:cut] for values in held.values())
-        values = w[0] if weighted else np.ones(len(r), np.float32)
-        matrix = sp.coo_array((values, (r - first, c)), shape=(stop - first, nodes))
-        return first, sp.csr_array(matrix.tocsr())
-
-    for start in range(0, total, EDGES_AT_ONCE):
-        read = work.arrays(
-            f"SELECT {', '.join(held)} FROM {table} "
-            f"WHERE rowid >= {start} AND rowid < {start + EDGES_AT_ONCE}"
-        )
-        held = {k: np.concatenate([held[k], np.ma.getdata(read[k])]) for k in held}
-        last = int(held["r"][-1])  # its row may go on
-        cut = int(np.searchsorted(held["r"], last))
-        if last > first:
-            yield rows(last, cut)
-            first, held = last, {name: values[cut:] for name, values in held.items()}
-    yield rows(nodes, None)
+    found = work.arrays("SELECT r, count(*) AS entries FROM entries GROUP BY r")
+    counts = np.zeros(nodes + 1, np.int64)
+    counts[1 + np.ma.getdata(found["r"])] = np.ma.getdata(found["entries"])
+    indptr = np.cumsum(counts)
+    write_npy(folder / "indptr.npy", indptr)
+    with (
+        growing_npy(folder / "indices.npy", index_type(nodes)) as indices,
+        growing_npy(folder / "values.npy", np.float32) as values,
+    ):
+        for start in range(0, int(indptr[-1]), EDGES_AT_ONCE):
+            piece = work.arrays(
+                f"SELECT c, w FROM entries WHERE rowid >= {start} "
+                f"AND rowid < {start + EDGES_AT_ONCE}"
+            )
+            indices(np.ma.getdata(piece["c"]))
+            values(np.ma.getdata(piece["w"]))
 
 
 # --------------------------------------------------------------------------------- labels
@@ -831,18 +772,6 @@ def sorted_classes(names: list[str]) -> list[str]:
     if all(_INTEGER.fullmatch(name) for name in names):
         return sorted(names, key=lambda name: (int(name), name))
     return sorted(names)
-
-
-def as_number(text: str | None) -> float:
-    """The number that a text contains; NaN if it is not a number.
-
-    >>> as_number("2.5"), as_number("2,5")
-    (2.5, nan)
-    """
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return float("nan")
 
 
 def is_measurement(names: list[str], labelled: int) -> bool:
@@ -858,7 +787,7 @@ def is_measurement(names: list[str], labelled: int) -> bool:
     names = [name for name in names if name not in GAP_WORDS]
     whole = all(_INTEGER.fullmatch(name) for name in names)
     most = (MAX_WHOLE if whole else MAX_FRACTIONS)[labelled < 2 * len(names)]
-    return len(names) > most and not any(math.isnan(as_number(name)) for name in names)
+    return len(names) > most and all(map(is_numeral, names))
 
 
 # -------------------------------------------------------------------------------- imports
@@ -894,10 +823,8 @@ def import_tables(
         Called with what is done and the share of the work behind it.
     """
     out, note = Path(out), progress or (lambda what, share: None)
-    chosen = chosen_preparation(prepare, options)
-    as_trained = chosen.columns is not None and options.get("unknown_nodes") is None
-    needs_label = options.get("label") is not None
-    reading = Reading(chosen, needs_label=needs_label, as_trained=as_trained)
+    chosen = chosen_preparation(prepare, options)  # which refuses a transformer
+    reading = Reading.of(prepare, options)
     if chosen.options.directed or chosen.options.type:
         raise ConfigError(
             "directed and type are not supported by graphs on disk and hop stores; train on "
@@ -937,11 +864,9 @@ def import_tables(
                     append(block)
             write_ids(out, table.pieces("id"), integers=table.integer_ids)
             note(f"importing {source}: edges", 0.5)
-            weighted = join_edges(
-                work, edges, chosen.options, nodes.label, as_trained=reading.as_trained
-            )
+            join_edges(work, edges, chosen.options, nodes.label, as_trained=reading.as_trained)
             note(f"importing {source}: sorting edges", 0.75)
-            write_adjacency(work, out, table.count, weighted=weighted)
+            write_adjacency(work, out, table.count)
             note(f"importing {source}: checksums", 0.95)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
