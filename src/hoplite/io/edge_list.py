@@ -41,22 +41,21 @@ def read_edge_list(
     are integers, and have no features yet; see :func:`graph_with_nodes` for those that do.
     """
     path, reading = Path(path), Reading.of(prepare, options)
-    with Workspace() as work:
-        with work.clear_errors(str(path)):
-            named = any(options.get(name) is not None for name in EDGE_COLUMNS)
-            edges = _edges(work, path, reading.options, named=named)
+    with Workspace() as work, work.clear_errors(str(path)):
+        named = any(options.get(name) is not None for name in EDGE_COLUMNS)
+        edges = _edges(work, path, reading.options, named=named)
 
-            def ids() -> list[str]:
-                ends = " UNION ALL ".join(
-                    f"SELECT {id_sql(edges, end)} AS id FROM {edges.sql}"
-                    for end in reading.options.ends
-                )
-                rows = work.rows(f"SELECT DISTINCT id FROM ({ends}) WHERE id <> '' ORDER BY id")
-                names = [name for (name,) in rows]
-                whole = all(INTEGER_TEXT.fullmatch(name) for name in names)
-                return sorted(names, key=int) if whole else names
+        def ids() -> list[str]:
+            ends = " UNION ALL ".join(
+                f"SELECT {id_sql(edges, end)} AS id FROM {edges.sql}"
+                for end in reading.options.ends
+            )
+            rows = work.rows(f"SELECT DISTINCT id FROM ({ends}) WHERE id <> '' ORDER BY id")
+            names = [name for (name,) in rows]
+            whole = all(INTEGER_TEXT.fullmatch(name) for name in names)
+            return sorted(names, key=int) if whole else names
 
-            return graph_with_nodes(work, path, edges, ids, reading, seed)
+        return graph_with_nodes(work, path, edges, ids, reading, seed)
 
 
 def read_matrix_market(
