@@ -87,7 +87,7 @@ from hoplite.training.comparison import (
 from hoplite.training.fit import fold_numbers
 from hoplite.training.results import TrainingResult, as_seeds, train
 from hoplite.training.runs import OutOfTimeError, time_limit
-from hoplite.training.scoring import ScoredRun, with_test_scores
+from hoplite.training.scoring import Scored, ScoredRun, with_test_scores
 
 log = logging.getLogger("hoplite.search")
 
@@ -266,7 +266,7 @@ def _select(listed: list[Candidate], wanted: int | list[int]) -> list[Candidate]
 
 
 @dataclass(frozen=True, eq=False)
-class AutoResult(Described):
+class AutoResult(Described, Scored):
     """What ``auto`` chose, and what it tried.
 
     Parameters
@@ -307,25 +307,8 @@ class AutoResult(Described):
         """The chosen model, of the seed that is best on validation."""
         return self.trained.model
 
-    @property
-    def test_score(self) -> float:
-        """Of the chosen model, as :attr:`TrainingResult.test_score`."""
-        return self.trained.test_score
-
-    @property
-    def val_score(self) -> float:
-        """Of the chosen model, as :attr:`TrainingResult.val_score`."""
-        return self.trained.val_score
-
-    @property
-    def test_accuracy(self) -> float:
-        """Of the chosen model, as :attr:`TrainingResult.test_accuracy`."""
-        return self.trained.test_accuracy
-
-    @property
-    def val_accuracy(self) -> float:
-        """Of the chosen model, as :attr:`TrainingResult.val_accuracy`."""
-        return self.trained.val_accuracy
+    def _scored(self, part: str) -> tuple[Task, float]:
+        return self.trained._scored(part)
 
     @property
     def trials(self) -> str:

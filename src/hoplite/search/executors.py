@@ -17,16 +17,16 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from hoplite import machine
 from hoplite.config import EXECUTORS, check_number
-from hoplite.engine.backend import get_num_threads, set_num_threads, use_threads
+from hoplite.engine.backend import get_num_threads, set_num_threads
 from hoplite.errors import ConfigError, HopliteWarning, SearchError, check_choice
 from hoplite.io.npz import read_npz, write_npz
 from hoplite.models import split_options
@@ -34,7 +34,7 @@ from hoplite.search.trials import FinishedTrial, Scores, SearchFile, Trial, Tria
 from hoplite.store.cluster import check_wanted, connect
 from hoplite.tasks import task_of
 from hoplite.training.fit import fit
-from hoplite.training.runs import Run
+from hoplite.training.runs import Run, in_threads, wait_for
 from hoplite.training.scoring import SCORED, ScoredRun, number
 from hoplite.training.sets import node_sets
 
@@ -64,17 +64,12 @@ def train_trial(graph: Any, trial: Trial, *, test: bool, check: Check) -> Finish
     """Train one trial and score it; only ``test`` reads the test nodes."""
     config, training = split_options(trial.model, trial.options)
     training = dataclasses.replace(training, refit=False)  # it learns from the nodes that compare
-    task = task_of(graph.labels)
-    outputs = task.outputs(graph.labels, graph.class_names)
     (run,) = fit(
         graph,
         config,
         [Run(training, trial.seed)],
         node_sets(graph),
-        task,
-        names=task.output_names(graph.class_names) or [str(c) for c in range(outputs)],
-        class_texts=graph.class_names,
-        split=graph.split,
+        task_of(graph.labels),
         score=SCORED if test else ["val"] if training.correct_smooth else [],
         progress=lambda _: check(),
         quiet=True,  # divergence is recorded instead
@@ -115,16 +110,6 @@ def work(queue: TrialQueue, graph: Any, check: Check) -> None:
         queue.record(claimed[0], finished)
 
 
-def _watched(futures: Sequence[Future[None]], watch: Check) -> None:
-    """Wait for all; an error of one is raised at once."""
-    waiting = set(futures)
-    while waiting:
-        done, waiting = wait(waiting, POLL_SECONDS, return_when="FIRST_EXCEPTION")
-        for future in done:
-            future.result()
-        watch()
-
-
 class _StopError(Exception):
     """Ends a training whose result is no longer wanted."""
 
@@ -145,17 +130,9 @@ class Threads:
 
     def run(self, queue: TrialQueue, graph: Any, watch: Check) -> None:
         workers, stop = min(self.workers, len(queue.ids)), threading.Event()
-        with warnings.catch_warnings(), ThreadPoolExecutor(workers) as pool:
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", HopliteWarning)  # here, as filters are of all threads
-            with use_threads(max(1, get_num_threads() // workers)):
-                futures = [
-                    pool.submit(copy_context().run, work, queue, graph, _until(stop))
-                    for _ in range(workers)
-                ]
-            try:
-                _watched(futures, watch)
-            finally:
-                stop.set()
+            in_threads([partial(work, queue, graph, _until(stop))] * workers, workers, watch, stop)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +173,7 @@ class Processes:
                 task = threads, graph, queue.file.path, queue.file.facts, queue.ids, queue.test
                 futures = [pool.submit(_work, *task) for _ in range(workers)]
             try:
-                _watched(futures, watch)
+                wait_for(futures, watch)
             finally:
                 stop.set()
 

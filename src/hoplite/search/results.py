@@ -35,7 +35,7 @@ from hoplite.search.trials import FinishedTrial
 from hoplite.tasks import Metric, Task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.results import TrainingResult, train
-from hoplite.training.scoring import PROTOCOL, accuracy_of, number
+from hoplite.training.scoring import PROTOCOL, Scored, number
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -139,7 +139,7 @@ class _Kept:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SearchResult(Described):
+class SearchResult(Described, Scored):
     """The outcome of a search under one protocol.
 
     Parameters
@@ -233,20 +233,8 @@ class SearchResult(Described):
         """The chosen configuration's score on the test nodes, a value per seed."""
         return self.best.test if self.protocol == "test" else _numbers(self._chosen[1].test)
 
-    @property
-    def test_score(self) -> float:
-        """Mean test score of the chosen configuration: accuracy, R^2 or micro F1."""
-        return float(np.mean(self.test))
-
-    @property
-    def val_score(self) -> float:
-        """Mean validation score of the chosen configuration, as :attr:`test_score`."""
-        return float(np.mean(self.val))
-
-    @property
-    def test_accuracy(self) -> float:
-        """:attr:`test_score` for classes; AttributeError for other tasks."""
-        return accuracy_of(self.task, self.test_score, "test")
+    def _scored(self, part: str) -> tuple[Task, float]:
+        return self.task, float(np.mean(self.test if part == "test" else self.val))
 
     @property
     def task(self) -> Task:

@@ -116,9 +116,11 @@ def search(
     2
     """
     check_choice("protocol", protocol, PROTOCOLS)
-    crew = find_executor(executor, workers, cluster)
+    crew, test = find_executor(executor, workers, cluster), protocol == "test"
+    result_type: Callable[..., SearchResult] = SearchResult
+    screen, cut, seed_list = None, None, [0]
     if is_graph_set(data):
-        if cluster is not None or protocol == "test":
+        if cluster is not None or test:
             argument = "protocol" if cluster is None else "cluster"
             raise ConfigError(
                 "is only for nodes, but this is a set of graphs; leave it out.", argument
@@ -129,34 +131,40 @@ def search(
             check_number("samples", samples, 1, whole=True)
             order = np.random.default_rng(sample_seed).permutation(len(trials))
             trials = [trials[place] for place in sorted(order[:samples])]
-        graphs = load_graphs(data, task=task)
-        return _search_graphs(graphs, name, trials, out, crew, progress)
-    family, seed_list = find_model(model or DEFAULT_MODEL), as_seeds(seeds)
-    space = read_space(grid)  # mistakes are reported before any work
-    graph = open_data(data, task=task).in_memory()
-    name = str(data) if isinstance(data, str | os.PathLike) else graph.name
-    if samples is None:
-        configurations = space.configurations(name, family.name, options)
+        trained = load_graphs(data, task=task)
+        result_type, graph = partial(GraphSearchResult, graphs=trained), trained.table
+        check_split(graph)
+        facts, title = set_facts(trained), f"{trained.name} {name}"
     else:
-        configurations = space.sample(name, family.name, samples, sample_seed, options)
-    configurations = _checked(graph, family.name, configurations, protocol)
-    screen = space.screen(name, family.name, options)
-    log.info("%d configurations of %s on %s", len(configurations), family.name, printable(name))
-    address, test = address_of(family), protocol == "test"
-    trials = [Trial(address, one, seed) for one in configurations for seed in seed_list]
-    title = f"{name} {family.name}"
-    with watched(progress, search_bar, title) as report, SearchFile(out, file_facts(graph)) as file:
-        run = partial(run_trials, file, graph, executor=crew, report=report)
+        family, seed_list = find_model(model or DEFAULT_MODEL), as_seeds(seeds)
+        space = read_space(grid)  # mistakes are reported before any work
+        graph = trained = open_data(data, task=task).in_memory()
+        name, dataset = family.name, graph.name
+        if isinstance(data, str | os.PathLike):
+            dataset = str(data)
+        if samples is None:
+            configurations = space.configurations(dataset, name, options)
+        else:
+            configurations = space.sample(dataset, name, samples, sample_seed, options)
+        configurations = _checked(graph, name, configurations, protocol)
+        screen = space.screen(dataset, name, options)
+        cut = space.cut(dataset, name, options)
+        address = address_of(family)
+        trials = [Trial(address, one, seed) for one in configurations for seed in seed_list]
+        facts, title = file_facts(graph), f"{dataset} {name}"
+    log.info("%d trials of %s", len(trials), printable(title))
+    with watched(progress, search_bar, title) as report, SearchFile(out, facts) as file:
+        run = partial(run_trials, file, trained, executor=crew, report=report)
         screened, ranked = _run_in_stages(run, trials, screen, test=test)
-    result = SearchResult(
+    result = result_type(
         protocol=protocol,
-        name=family.name,
+        name=name,
         graph=graph,
         trials=[*screened, *ranked],
         ranking=rank(ranked, len(seed_list), protocol),
         seeds=seed_list,
-        facts=file.facts,
-        cut=space.cut(name, family.name, options),
+        facts=facts,
+        cut=cut,
         folder=None if out is None else Path(out),
     )
     if out is not None and not test:
@@ -181,38 +189,6 @@ def _run_in_stages(
     ranked = [one for one in trials if one.options in best]
     screened = [one for one in finished if one.trial not in ranked]
     return screened, run(ranked, before=len(screened), test=test)
-
-
-def _search_graphs(
-    graphs: GraphSet,
-    name: str,
-    trials: list[Trial],
-    out: str | os.PathLike[str] | None,
-    executor: Executor,
-    progress: Any,
-) -> GraphSearchResult:
-    """As :func:`search`, for a set of graphs."""
-    check_split(graphs.table)
-    parts = [fingerprint(part) for part in (graphs.table, *(block for _, block in graphs.blocks()))]
-    data = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
-    facts = {"dataset": graphs.name, "data": data, "version": VERSION}
-    title = f"{graphs.name} {name}"
-    with watched(progress, search_bar, title) as report, SearchFile(out, facts) as file:
-        finished = run_trials(file, graphs, trials, executor, report)
-    result = GraphSearchResult(
-        protocol="validation",
-        name=name,
-        graph=graphs.table,
-        trials=finished,
-        ranking=rank(finished, 1),
-        seeds=[0],
-        facts=facts,
-        folder=None if out is None else Path(out),
-        graphs=graphs,
-    )
-    if out is not None:
-        _ = result.model  # trained and saved, unless it is there
-    return result
 
 
 def run_trials(
@@ -246,6 +222,13 @@ def run_trials(
 def file_facts(graph: Graph) -> dict[str, Any]:
     """What the file of a search says, so that only this graph and this version continue it."""
     return {"dataset": graph.name, "data": fingerprint(graph), "version": VERSION}
+
+
+def set_facts(graphs: GraphSet) -> dict[str, Any]:
+    """The same for a set of graphs."""
+    parts = [fingerprint(part) for part in (graphs.table, *(block for _, block in graphs.blocks()))]
+    data = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
+    return {"dataset": graphs.name, "data": data, "version": VERSION}
 
 
 def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:

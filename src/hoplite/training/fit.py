@@ -108,9 +108,8 @@ def fit(
     sets: Mapping[str, NodeSet],
     task: Task,
     *,
-    names: Sequence[str],
+    names: Sequence[str] | None = None,
     class_texts: Sequence[str] | None = None,
-    split: Split | None = None,
     memory: str | int | None = None,
     cluster: str | None = None,
     record_test: bool = False,
@@ -131,7 +130,8 @@ def fit(
     sets : dict of NodeSet
         "train", "val" and "test", with the nodes' own weights.
     names, class_texts : sequence of str
-        Names of the outputs, and of the classes in ``class_weight`` if these are others.
+        Names of the outputs, and of the classes in ``class_weight`` if these are others. By default
+        those of the data, whose split has the sets.
     memory, cluster
         For hop stores: the peak of this process, and the address of a Dask cluster.
     record_test : bool
@@ -154,7 +154,11 @@ def fit(
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore", HopliteWarning)
         runs, sets = hold_out(runs, sets, stored=data.stored is not None, final=final)
-        training, stored = runs[0].config, data.stored is not None
+        training, stored, split = runs[0].config, data.stored is not None, None
+        if names is None:
+            class_texts, split = data.class_names, data.split
+            count = task.outputs(data.labels, class_texts)
+            names = task.output_names(class_texts) or [str(c) for c in range(count)]
         task = task.with_loss(training.loss).fitted(sets["train"].labels, len(names))
         weigh = partial(weighted_sets, task=task, config=training, names=class_texts or names)
         weighted, folds = weigh(sets), count_folds(training, sets)

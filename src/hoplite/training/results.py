@@ -60,8 +60,8 @@ from hoplite.training.runs import OutOfTimeError, Report, Run, TrainingProgress,
 from hoplite.training.scoring import (
     PROTOCOL,
     SCORED,
+    Scored,
     ScoredRun,
-    accuracy_of,
     number,
 )
 from hoplite.training.sets import NodeSet, checked_weights, node_sets
@@ -86,7 +86,7 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrainingResult(Described):
+class TrainingResult(Described, Scored):
     """The result of :func:`hoplite.train`: the runs of one configuration, with their scores.
 
     Attributes
@@ -292,25 +292,8 @@ class TrainingResult(Described):
             f"{baseline[metric.name]:z.3f}; check the features, their scale and the settings."
         )
 
-    @property
-    def test_score(self) -> float:
-        """Mean test score over the runs: accuracy, R^2 or micro F1; NaN if a run has no result."""
-        return float(self._all(f"test_{self.task.score.name}").mean())
-
-    @property
-    def val_score(self) -> float:
-        """Mean validation score over the runs, as :attr:`test_score`."""
-        return float(self._all(f"val_{self.task.score.name}").mean())
-
-    @property
-    def test_accuracy(self) -> float:
-        """:attr:`test_score` for classes; AttributeError for other tasks."""
-        return accuracy_of(self.task, self.test_score, "test")
-
-    @property
-    def val_accuracy(self) -> float:
-        """:attr:`val_score` for classes; AttributeError for other tasks."""
-        return accuracy_of(self.task, self.val_score, "val")
+    def _scored(self, part: str) -> tuple[Task, float]:
+        return self.task, float(self._all(f"{part}_{self.task.score.name}").mean())
 
     def _all(self, score: str) -> np.ndarray:
         return np.array([run.scores[score] for run in self.runs])
@@ -587,14 +570,15 @@ def train(
         if model is None and compares:
             name, complete = defaults.chosen(name)
         model_config, config = _resolve(data, name, complete)
-        learned = _fitted_task(data, config, sets)
+        learned = _task_of(data).with_loss(config.loss)
+        outputs = learned.outputs(data.labels, data.class_names)
+        learned = learned.fitted(sets["train"].labels, outputs)
         runs = fit(
             data,
             model_config,
             [Run(config, seed) for seed in seed_list],
             sets,
             learned,
-            **_names(data, learned),
             memory=memory,
             cluster=cluster,
             record_test=record_test,
@@ -610,18 +594,6 @@ def train(
     if shortfall is not None:
         warnings.warn(shortfall, HopliteWarning, stacklevel=2)
     return result
-
-
-def _names(data: NodeData, task: Task) -> dict[str, Any]:
-    """What :func:`fit` needs to know of the outputs of ``data``."""
-    outputs = task.outputs(data.labels, data.class_names)
-    names = task.output_names(data.class_names) or [str(c) for c in range(outputs)]
-    return {"names": names, "class_texts": data.class_names, "split": data.split}
-
-
-def _fitted_task(data: NodeData, config: TrainingConfig, sets: Mapping[str, NodeSet]) -> Task:
-    task = _task_of(data).with_loss(config.loss)
-    return task.fitted(sets["train"].labels, task.outputs(data.labels, data.class_names))
 
 
 class _Defaults:
@@ -686,14 +658,12 @@ class _Defaults:
         model_config, config = _resolve(data, model, options)
         config = dataclasses.replace(config, refit=False)
         parts = {name: part for name, part in self._sets.items() if name != "test"}
-        task = _fitted_task(data, config, parts)
         (run,) = fit(
             data,
             model_config,
             [Run(config, self._seed)],
             parts,
-            task,
-            **_names(data, task),
+            _task_of(data),
             score=("val",),
             progress=self.next_stage(),
             quiet=True,

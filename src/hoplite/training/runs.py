@@ -11,12 +11,12 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from hoplite.training.optimizers import LBFGS, Adam
 from hoplite.training.path import PENALTIES, PenaltyPath, path_patience
 from hoplite.training.sets import NodeSet, shuffled_batches
 
+Result = TypeVar("Result")
 LOWEST = -np.finfo(np.float64).max
 POLL_SECONDS = 0.1  # between two reports on runs in threads
 
@@ -398,43 +399,47 @@ def train_runs(
             progress(_progress(states, len(runs), most))
 
     threads = min(len(runs), get_num_threads(), _runs_that_fit(model, problem, runs))
-    results: list[RunResult] = []
     with one_blas_thread:
         if threads > 1:
-            results = _in_threads(train, runs, threads, report, stop)
+            jobs = [partial(train, run, lambda: None) for run in runs]
+            results = in_threads(jobs, threads, report, stop)
         else:
-            for run in runs:
-                results.append(train(run, report))
+            results = [train(run, report) for run in runs]
     _warn_of_divergence(results)
     by_key = {run.key: result for run, result in zip(runs, results, strict=True)}
     return [replace(by_key[run.key], run=run) for run in asked]
 
 
-def _in_threads(
-    train: Callable[[Run, Callable[[], None]], RunResult],
-    runs: Sequence[Run],
+def in_threads(
+    jobs: Sequence[Callable[[], Result]],
     threads: int,
-    report: Callable[[], None],
+    watch: Callable[[], None],
     stop: threading.Event,
-) -> list[RunResult]:
-    """All runs, so many at a time; this thread reports how far they are."""
+) -> list[Result]:
+    """What the jobs return, so many at a time, which share the engine's threads.
+
+    This thread calls ``watch`` now and then; an error sets ``stop``, and drops jobs that wait.
+    """
     with ThreadPoolExecutor(threads, thread_name_prefix="hoplite-run") as pool:
         try:
             with use_threads(max(1, get_num_threads() // threads)):
-                futures: list[Future[RunResult]] = [
-                    pool.submit(copy_context().run, train, run, lambda: None) for run in runs
-                ]
-            waiting = set(futures)
-            while waiting:
-                done, waiting = wait(waiting, POLL_SECONDS)
-                for future in done:
-                    future.result()  # an error ends the others
-                report()
+                futures = [pool.submit(copy_context().run, job) for job in jobs]
+            wait_for(futures, watch)
             return [future.result() for future in futures]
         except BaseException:
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def wait_for(futures: Iterable[Future[Any]], watch: Callable[[], None]) -> None:
+    """Wait for all, and call ``watch`` now and then; an error of one is raised at once."""
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, POLL_SECONDS)
+        for future in done:
+            future.result()
+        watch()
 
 
 def _runs_that_fit(model: Model, problem: Problem, runs: Sequence[Run]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,8 +41,44 @@ MIN_POSITIVE = 5  # labels of the rarer class that a threshold is chosen by
 PROTOCOL = "refit on training and validation labels"
 
 
+class Scored(ABC):
+    """A result with one score for the validation nodes and one for the test nodes."""
+
+    @abstractmethod
+    def _scored(self, part: str) -> tuple[Task, float]:
+        """The task, and its score on the nodes of ``part``, "val" or "test"."""
+
+    @property
+    def test_score(self) -> float:
+        """(Mean) test score: accuracy, R^2 or micro F1; NaN if a run has no result."""
+        return self._scored("test")[1]
+
+    @property
+    def val_score(self) -> float:
+        """(Mean) validation score, as :attr:`test_score`."""
+        return self._scored("val")[1]
+
+    @property
+    def test_accuracy(self) -> float:
+        """:attr:`test_score` for classes; AttributeError for other tasks."""
+        return self._accuracy("test")
+
+    @property
+    def val_accuracy(self) -> float:
+        """:attr:`val_score` for classes; AttributeError for other tasks."""
+        return self._accuracy("val")
+
+    def _accuracy(self, part: str) -> float:
+        task, score = self._scored(part)
+        if task.score.name != "accuracy":
+            raise AttributeError(
+                f"{task.name} has no {part}_accuracy; use {part}_score, its {task.score.name}."
+            )
+        return score
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class ScoredRun:
+class ScoredRun(Scored):
     """One seed's trained model with its scores; the test set was read once, at the end.
 
     ``scores`` holds the task's metrics on the validation nodes, at the best epoch, and on the test
@@ -123,25 +160,8 @@ class ScoredRun:
         """The value of a curve of the history at the best epoch; NaN if there is none."""
         return at_best(self.history, curve, self.best_epoch)
 
-    @property
-    def val_score(self) -> float:
-        """Score of the task on the validation nodes: accuracy, R^2 or micro F1."""
-        return self.scores[f"val_{self.task.score.name}"]
-
-    @property
-    def test_score(self) -> float:
-        """Score of the task on the test nodes: accuracy, R^2 or micro F1."""
-        return self.scores[f"test_{self.task.score.name}"]
-
-    @property
-    def val_accuracy(self) -> float:
-        """Accuracy on the validation nodes, for classes."""
-        return accuracy_of(self.task, self.val_score, "val")
-
-    @property
-    def test_accuracy(self) -> float:
-        """Accuracy on the test nodes, for classes."""
-        return accuracy_of(self.task, self.test_score, "test")
+    def _scored(self, part: str) -> tuple[Task, float]:
+        return self.task, self.scores[f"{part}_{self.task.score.name}"]
 
     def __repr__(self) -> str:
         test = [f", {k}={v:z.3f}" for k, v in self.scores.items() if k.startswith("test_")]
@@ -166,15 +186,6 @@ class ScoredRun:
                 if (found := self.metrics(part)) is not None
             },
         }
-
-
-def accuracy_of(task: Task, score: float, part: str) -> float:
-    """The ``score`` if it is an accuracy; AttributeError otherwise."""
-    if task.score.name != "accuracy":
-        raise AttributeError(
-            f"{task.name} has no {part}_accuracy; use {part}_score, its {task.score.name}."
-        )
-    return score
 
 
 def number(value: float) -> float | None:
