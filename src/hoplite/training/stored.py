@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -123,83 +124,78 @@ class RowForm(NamedTuple):
         whole[..., columns] = found.reshape(*whole.shape[:-1], -1)
 
 
-class Job(ABC):
-    """What is computed of every range of rows, a dataclass; a cluster sends it to the workers."""
+def summed(results: Iterable[Sums]) -> Sums:
+    """The sum of the results of several ranges, or of several groups of them, in their order."""
+    total: list[np.ndarray] = []
+    for result in results:
+        if not total:
+            total = [np.array(value, np.float64) for value in result]
+        else:
+            for value, more in zip(total, result, strict=True):
+                value += more
+    return tuple(total)
 
-    of_rows: ClassVar[tuple[str, ...]] = ()  # the fields that have a value for every row
 
-    @abstractmethod
+def joined(results: Iterable[Sums]) -> Sums:
+    """The values of their rows, one after another."""
+    return (np.concatenate([values for (values,) in results]),)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is computed of every range of rows; a cluster sends it to the workers.
+
+    Parameters
+    ----------
+    filter : Filter
+    measure : callable
+        A function of a module: the result from the evaluation of the filter, and from ``rows``.
+    rows : tuple of ndarray or None
+        Arrays with a value for every row.
+    combine : callable, default :func:`summed`
+        The result of several ranges.
+    """
+
+    filter: Filter
+    measure: Callable[..., Sums]
+    rows: tuple[np.ndarray | None, ...] = ()
+    combine: Callable[[Iterable[Sums]], Sums] = summed
+
     def of(self, order: Order) -> Sums:
         """The result of all rows of the job."""
+        return self.measure(order.evaluate(self.filter), *self.rows)
 
-    def cut(self, part: slice) -> Self:
+    def cut(self, part: slice) -> Job:
         """The job for some of the rows."""
-        values = {name: getattr(self, name) for name in self.of_rows}
-        own = {name: value[part] for name, value in values.items() if value is not None}
-        return dataclasses.replace(cast(Any, self), **own)
-
-    def combine(self, results: Iterable[Sums]) -> Sums:
-        """The result of several ranges, or of several groups of them, in their order: the sum."""
-        total: list[np.ndarray] = []
-        for result in results:
-            if not total:
-                total = [np.array(value, np.float64) for value in result]
-            else:
-                for value, more in zip(total, result, strict=True):
-                    value += more
-        return tuple(total)
+        rows = tuple(None if values is None else values[part] for values in self.rows)
+        return dataclasses.replace(self, rows=rows)
 
 
-@dataclass(frozen=True)
-class Outputs(Job):
-    """The signal of the rows: (rows, m)."""
-
-    filter: Filter
-
-    def of(self, order: Order) -> Sums:
-        return (order.evaluate(self.filter).values,)
-
-    def combine(self, results: Iterable[Sums]) -> Sums:
-        return (np.concatenate([values for (values,) in results]),)
+def _signal(evaluation: Evaluation) -> Sums:
+    return (evaluation.values,)
 
 
-@dataclass(frozen=True)
-class GradientSums(Job):
+def _gradient(evaluation: Evaluation, outer: np.ndarray) -> Sums:
     """The gradient by the filter, from G = dLoss/dH: (rows, m)."""
-
-    of_rows = ("outer",)
-    filter: Filter
-    outer: np.ndarray
-
-    def of(self, order: Order) -> Sums:
-        return _arrays(order.evaluate(self.filter).gradient(self.outer))
+    return tuple(value for value in evaluation.gradient(outer) if value is not None)
 
 
-@dataclass(frozen=True)
-class LossSums(Job):
+def _loss(
+    bias: np.ndarray | None,
+    task: Task,
+    count: int,
+    evaluation: Evaluation,
+    targets: np.ndarray,
+    weights: np.ndarray | None,
+) -> Sums:
     """The loss of the rows, the sums that their metrics are made of, and the gradient.
 
     ``count`` is the number of all rows, by which the sum of their losses is divided.
     """
-
-    of_rows = ("targets", "weights")
-    filter: Filter
-    bias: np.ndarray | None
-    task: Task
-    targets: np.ndarray
-    weights: np.ndarray | None
-    count: int
-
-    def of(self, order: Order) -> Sums:
-        evaluation = order.evaluate(self.filter)
-        logits = evaluation.values if self.bias is None else evaluation.values + self.bias
-        loss, outer = self.task.loss_and_gradient(logits, self.targets, self.weights, self.count)
-        measured = np.array(loss), self.task.tally(logits, self.targets)
-        return *measured, outer.sum(axis=0), *_arrays(evaluation.gradient(outer))
-
-
-def _arrays(gradient: FilterGradient) -> Sums:
-    return tuple(value for value in gradient if value is not None)
+    logits = evaluation.values if bias is None else evaluation.values + bias
+    loss, outer = task.loss_and_gradient(logits, targets, weights, count)
+    tally = task.tally(logits, targets)
+    return np.array(loss), tally, outer.sum(axis=0), *_gradient(evaluation, outer)
 
 
 def _filter_gradient(filter: Filter, sums: Sequence[np.ndarray]) -> FilterGradient:
@@ -413,13 +409,14 @@ class RangeOrder(Order):
             raise ConfigError(
                 "dropout cannot be applied to precomputed hop features; set dropout to 0."
             )
-        values = self._run(Outputs(filter))[0][self._places]
+        values = self._run(Job(filter, _signal, combine=joined))[0][self._places]
 
         def gradient(given: np.ndarray) -> FilterGradient:
             if len(given) < len(self._rows):
                 rest = np.zeros((len(self._rows) - len(given), given.shape[1]), given.dtype)
                 given = np.concatenate([given, rest])
-            return _filter_gradient(filter, self._run(GradientSums(filter, given[self._sorting])))
+            job = Job(filter, _gradient, (given[self._sorting],))
+            return _filter_gradient(filter, self._run(job))
 
         return Evaluation(values[:count], gradient)
 
@@ -429,8 +426,8 @@ class RangeOrder(Order):
         """The loss of all rows, its gradient by the bias, and by the filter, in one pass."""
         weights = None if part.weights is None else part.weights[self._sorting]
         targets = part.targets[self._sorting]
-        job = LossSums(filter, bias, task, targets, weights, len(part))
-        loss, tally, by_bias, *by_filter = self._run(job)
+        measure = partial(_loss, bias, task, len(part))
+        loss, tally, by_bias, *by_filter = self._run(Job(filter, measure, (targets, weights)))
         gradient = _filter_gradient(filter, by_filter)
         return Measured(float(loss), tally), by_bias.astype(gradient.maps.dtype), gradient
 
