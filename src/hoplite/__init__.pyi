@@ -24,6 +24,8 @@ from hoplite.estimators import (
     DGCRegressor as DGCRegressor,
     EGCClassifier as EGCClassifier,
     EGCRegressor as EGCRegressor,
+    GraphClassifier as GraphClassifier,
+    GraphRegressor as GraphRegressor,
     HeatClassifier as HeatClassifier,
     HeatRegressor as HeatRegressor,
     HopBlocksClassifier as HopBlocksClassifier,
@@ -48,9 +50,7 @@ from hoplite.graph import (
     Split as Split,
 )
 from hoplite.graphs import (
-    GraphClassifier as GraphClassifier,
     GraphModel as GraphModel,
-    GraphRegressor as GraphRegressor,
     GraphSet as GraphSet,
     explain_graph as explain_graph,
     load_graphs as load_graphs,

@@ -1,6 +1,5 @@
 """Whole graphs: sets of them, features, models, predictions and explanations."""
 
-from hoplite.graphs.estimators import GraphClassifier, GraphRegressor
 from hoplite.graphs.explanation import GraphExplanation, explain_graph
 from hoplite.graphs.files import write_graph_files
 from hoplite.graphs.graph_set import GraphSet
@@ -9,10 +8,8 @@ from hoplite.graphs.reading import is_graph_set, load_graphs, write_graphs
 from hoplite.graphs.training import GraphResult, train_graphs
 
 __all__ = [
-    "GraphClassifier",
     "GraphExplanation",
     "GraphModel",
-    "GraphRegressor",
     "GraphResult",
     "GraphSet",
     "explain_graph",
