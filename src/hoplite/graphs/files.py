@@ -25,15 +25,16 @@ from hoplite.io.array_files import growing_npy
 from hoplite.preparation import Preparation
 
 FILE = "graphs.json"
-ARRAYS = {  # kinds of types, and numbers of dimensions
-    "sizes": ("i", (1,)),
-    "labels": ("biuf", (1, 2)),
-    "split": ("u", (1,)),
-    "indptr": ("i", (1,)),
-    "indices": ("i", (1,)),
-    "weights": ("f", (1,)),
-    "features": ("f", (2,)),
+ARRAYS = {  # types; None for those of the labels
+    "sizes": np.int64,
+    "labels": None,
+    "split": np.uint8,
+    "indptr": np.int64,
+    "indices": np.int64,
+    "weights": np.float32,
+    "features": np.float32,
 }
+DIMENSIONS = {"labels": (1, 2), "features": (2,)}  # of the others 1
 
 
 @dataclass(frozen=True)
@@ -118,17 +119,10 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
                 places[getattr(part.table.split, name)] = number
             if first is None:
                 first = part
-                rows: dict[str, Any] = {
-                    "labels": (labels.dtype, labels.shape[1:]),
-                    "features": (np.float32, (part.num_features,)),
-                    "sizes": (np.int64, ()),
-                    "split": (np.uint8, ()),
-                    "indptr": (np.int64, ()),
-                    "indices": (np.int64, ()),
-                    "weights": (np.float32, ()),
-                }
-                for name, (dtype, row) in rows.items():
-                    writer = growing_npy(folder / f"{name}.npy", dtype, row)
+                rows = {"labels": labels.shape[1:], "features": (part.num_features,)}
+                for name, dtype in ARRAYS.items():
+                    path, row = folder / f"{name}.npy", rows.get(name, ())
+                    writer = growing_npy(path, dtype or labels.dtype, row)
                     files[name] = stack.enter_context(writer)
                 files["indptr"](np.zeros(1))
             for _, block in part.blocks(part.num_features):
@@ -157,8 +151,9 @@ def open_graph_files(folder: str | Path) -> GraphSet:
     try:
         content = parse_json(read_regular(folder / FILE, MAX_JSON), GraphFiles)
         files = {name: RowFile(folder / f"{name}.npy") for name in ARRAYS}
-        for name, (kinds, dimensions) in ARRAYS.items():
-            if files[name].dtype.kind not in kinds or len(files[name].shape) not in dimensions:
+        for name, file in files.items():
+            sound = file.dtype == ARRAYS[name] or (name == "labels" and file.dtype.kind in "biuf")
+            if not sound or len(file.shape) not in DIMENSIONS.get(name, (1,)):
                 raise ValueError(f"{name}.npy has the wrong type or shape")
         if len(files["indices"]) != len(files["weights"]):
             raise ValueError("the number of edges does not match")

@@ -33,7 +33,7 @@ class PoolingFile(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
     num_features: int
     feature_names: list[str] | None
-    arrays: dict[str, list[int | float | str]]
+    arrays: dict[str, tuple[str, bytes]]  # number type, and numbers in base64
     preparation: Preparation | None = None
 
 
@@ -182,12 +182,8 @@ class GraphModel:
         Path
             The folder.
         """
-        arrays: dict[str, Any] = {
-            name: [f"{word:x}" for word in array.tolist()]  # JSON's numbers end at 2^53
-            if array.dtype.kind == "u"
-            else array.tolist()
-            for name, array in self.pooling.state.items()
-        }
+        state = self.pooling.state.items()
+        arrays = {name: (array.dtype.str, array.tobytes()) for name, array in state}
         names = None if self.feature_names is None else list(self.feature_names)
         settings = dataclasses.asdict(self.pooling.settings)
         content = PoolingFile(
@@ -229,7 +225,8 @@ class GraphModel:
             if content.family not in FAMILIES:
                 raise ValueError(f"unknown family {content.family!r}")
             family = find_family(content.family)
-            state = {name: _array(values) for name, values in content.arrays.items()}
+            pairs = content.arrays.items()
+            state = {name: np.frombuffer(data, dtype) for name, (dtype, data) in pairs}
             pooling = family(family.Settings(**content.settings), content.num_features, state)
         except (ValueError, TypeError, OverflowError) as error:
             raise ModelFileError(f"{folder} is damaged ({error}); train it again.") from None
@@ -246,10 +243,3 @@ class GraphModel:
 def is_graph_model(model: TrainedModel) -> bool:
     """Whether a model in a folder is one of graphs."""
     return KEY in model.training
-
-
-def _array(values: list[Any]) -> np.ndarray:
-    if values and isinstance(values[0], str):
-        return np.array([int(word, 16) for word in values], np.uint64)
-    floats = any(isinstance(value, float) for value in values)
-    return np.array(values, np.float64 if floats else np.int64)

@@ -39,7 +39,7 @@ STRUCTURE = ("auto", "none", "add")
 BINS_PER_DOUBLING = 4  # of the degree
 PROFILE = ("log degree", "log min", "log max", "log mean", "log deviation")
 DOUBLINGS = 12  # of the entries of a profile that have bins of their own
-State = dict[str, np.ndarray]
+RECORD = np.dtype([("graph", np.int64), ("colour", np.uint64), ("number", np.int64)])
 
 
 @dataclass(frozen=True)
@@ -444,11 +444,11 @@ class Colours(Pooling):
         found = (values.astype(np.float32), (counts.graph[known], place[known]))
         return sp.csr_array(sp.coo_array(found, shape=(len(graphs), len(colours))))
 
-    def counts(self, graphs: GraphSet) -> ColourCounts:
+    def counts(self, graphs: GraphSet) -> np.recarray:
         """The colours of every depth in every graph; kept with the set."""
         depth, tags = self.settings.depth, self.state["tags"]
         key = ("colours", depth, tags.tobytes())
-        return graphs.cached(key, lambda: ColourCounts.of(graphs, depth, tags))
+        return graphs.cached(key, lambda: colour_counts(graphs, depth, tags))
 
     def node_parts(self, graphs: GraphSet, theta: np.ndarray) -> np.ndarray | None:
         row, colours = self.features(graphs), self.state["colours"]
@@ -474,34 +474,17 @@ class Colours(Pooling):
         return [f"colour {colour:016x}" for colour in self.state["colours"].tolist()]
 
 
-@dataclass(frozen=True)
-class ColourCounts:
-    """Triples: a graph, a colour and the number of its nodes there; sorted by graph and colour."""
-
-    graph: np.ndarray
-    colour: np.ndarray
-    number: np.ndarray
-
-    @property
-    def nbytes(self) -> int:
-        """Of the three arrays."""
-        return self.graph.nbytes + self.colour.nbytes + self.number.nbytes
-
-    @classmethod
-    def of(cls, graphs: GraphSet, depth: int, tags: np.ndarray) -> ColourCounts:
-        triples = []
-        for part, block in graphs.blocks(depth + 1):
-            owner = np.repeat(np.arange(part.start, part.stop), graphs.sizes[part])
-            for colour in colours_of(block, depth, tags):
-                order = np.lexsort((colour, owner))
-                pair = owner[order], colour[order]
-                new = np.ones(len(order), bool)
-                new[1:] = (np.diff(pair[0]) != 0) | (pair[1][1:] != pair[1][:-1])
-                first = np.flatnonzero(new)
-                triples.append(
-                    (pair[0][first], pair[1][first], np.diff(np.append(first, len(order))))
-                )
-        return cls(*(np.concatenate(column) for column in zip(*triples, strict=True)))
+def colour_counts(graphs: GraphSet, depth: int, tags: np.ndarray) -> np.recarray:
+    """Records (graph, colour, number of its nodes there), sorted by the first two at each depth."""
+    records = []
+    for part, block in graphs.blocks(depth + 1):
+        owner = np.repeat(np.arange(part.start, part.stop), graphs.sizes[part])
+        for colours in colours_of(block, depth, tags):
+            names, codes = np.unique(colours, return_inverse=True)
+            pairs, number = np.unique(owner * len(names) + codes, return_counts=True)
+            graph, code = np.divmod(pairs, max(len(names), 1))
+            records.append(np.rec.fromarrays([graph, names[code], number], dtype=RECORD))
+    return np.concatenate(records).view(np.recarray)
 
 
 def colours_of(block: Graph, depth: int, tags: np.ndarray) -> Iterator[np.ndarray]:

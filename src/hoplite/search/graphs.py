@@ -57,7 +57,7 @@ def graph_trials(model: str, grid: Any, options: Mapping[str, Any]) -> list[Tria
     entries = _entries(grid, model)
     training = {name: value for name, value in options.items() if name in TRAINING}
     own = {name: value for name, value in options.items() if name not in TRAINING}
-    wanted = [one for one in entries if model in (AUTO, one["model"])]
+    wanted = [one for one in entries if model in (AUTO, one.get("model", model))]
     if entries and not wanted:  # a family that the grid does not have, at its defaults
         wanted = [{"model": model}]
     full = dataclasses.asdict(split_options("sgc", HEAD | training)[1])
@@ -87,14 +87,8 @@ def _entries(grid: Any, model: str) -> list[dict[str, Any]]:
     if isinstance(grid, Mapping):
         return [{"model": name} | dict(own) for name, own in grid.items()]
     family = {} if model == AUTO else {"model": model}
-    entries = [*grid] if isinstance(grid, list | tuple) else [grid]
-    if not all(isinstance(one, Mapping) and "model" in family | dict(one) for one in entries):
-        raise GridError(
-            "the grid must be 'default', a TOML file, a dictionary such as {'colours': {'depth': "
-            "[1, 2]}}, or a list of dictionaries with a model, such as [{'model': 'colours', "
-            "'depth': [1, 2]}]."
-        )
-    return [family | dict(one) for one in entries]
+    entries = grid if isinstance(grid, list | tuple) else [grid]
+    return [family | dict(one) if isinstance(one, Mapping) else {} for one in entries]
 
 
 @train_trial.register
