@@ -81,6 +81,9 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--nets", action="store_true", help="networks, for hours, instead")
     plain = command("defaults", _defaults, part)
     plain.add_argument("--graphs", type=Path, help="folder of .npz files; see docs/report.md")
+    plain.add_argument(
+        "--out", type=Path, default=Path("runs/defaults"), help="of the figures; continued"
+    )
     return found
 
 
@@ -125,7 +128,7 @@ def _imbalanced(options: argparse.Namespace, report: Reporter) -> str:
 
 def _defaults(options: argparse.Namespace, report: Reporter) -> str:
     """The defaults against scikit-learn on the features."""
-    return defaults.run(options.graphs, options.dataset, report)
+    return defaults.run(options.graphs, options.out, options.dataset, report)
 
 
 def _graphs(options: argparse.Namespace, report: Reporter) -> str:

@@ -110,21 +110,26 @@ def score(name: str, folder: Path | None, split: int, method: str) -> float:
         return float(JUDGES[judge](labels[test], METHODS[method](graph)[test]))
 
 
-def run(folder: Path | None, datasets: Sequence[str] | None, report: Report) -> str:
-    """Score all methods on the ``datasets``, keep the figures, write the page; return its text."""
-    kept = PAGE.with_suffix(".json")
+def run(folder: Path | None, out: Path, datasets: Sequence[str] | None, report: Report) -> str:
+    """Score what ``out`` does not have yet; write its figures and the page; return the page."""
+    figures = out / PAGE.with_suffix(".json").name
+    out.mkdir(parents=True, exist_ok=True)
     table: dict[str, dict[str, list[float]]] = (
-        json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+        json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
     )
     names = datasets or (*GRAPHS, BANK)
-    for done, name in enumerate(names):
-        report(name, done / len(names))
-        table[name] = {
-            method: [score(name, folder, split, method) for split in range(SPLITS)]
-            for method in METHODS
-        }
-        atomic_write_text(kept, json.dumps(table, indent=1) + "\n")
+    todo = [
+        (name, split, method) for name in names for split in range(SPLITS) for method in METHODS
+    ]
+    for done, (name, split, method) in enumerate(todo):
+        scores = table.setdefault(name, {}).setdefault(method, [])
+        if len(scores) > split:
+            continue
+        report(f"{name}, split {split}, {method}", done / len(todo))
+        scores.append(score(name, folder, split, method))
+        atomic_write_text(figures, json.dumps(table, indent=1) + "\n")
     text = page(table)
+    atomic_write_text(PAGE.with_suffix(".json"), json.dumps(table, indent=1) + "\n")
     atomic_write_text(PAGE, text)
     return text
 
@@ -132,7 +137,8 @@ def run(folder: Path | None, datasets: Sequence[str] | None, report: Report) -> 
 def page(table: dict[str, dict[str, list[float]]]) -> str:
     """The figures as Markdown."""
     rows, worse = [], []
-    for name in (name for name in (*GRAPHS, BANK) if name in table):
+    whole = {name for name, scores in table.items() if {*map(len, scores.values())} == {SPLITS}}
+    for name in (name for name in (*GRAPHS, BANK) if name in whole):
         figures = {method: 100 * np.array(table[name][method]) for method in METHODS}
         cells = [f"{values.mean():.1f}" for values in figures.values()]
         for method in ("logistic", "boosting"):

@@ -200,7 +200,11 @@ def test_defaults(tmp_path, monkeypatch):
         write_graph(tmp_path / f"{name}.npz", 2, 5)
     monkeypatch.setattr(defaults, "SPLITS", 2)
     monkeypatch.setattr(defaults, "PAGE", tmp_path / "page.md")
-    text = defaults.run(tmp_path, ["tolokers", "actor"], lambda *_: None)
+    known = {"tolokers": {"default": [0.25]}}  # continued, not scored again
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "page.json").write_text(json.dumps(known))
+    text = defaults.run(tmp_path, tmp_path / "out", ["tolokers", "actor"], lambda *_: None)
+    assert json.loads((tmp_path / "page.json").read_text())["tolokers"]["default"][0] == 0.25
     assert (tmp_path / "page.md").read_text() == text
     assert len([line for line in text.splitlines() if line.startswith("| tolokers | roc auc")]) == 1
     worse = {"default": [0.5, 0.6], "logistic": [0.7, 0.81], "boosting": [0.4, 0.7]}
