@@ -219,6 +219,11 @@ def test_only_unlabelled_nodes(graph, tmp_path):
     assert (summary["nodes"], summary["rows"]) == (len(hidden), 3)
     best = np.argsort(-trained.predict_proba(graph)[hidden, 1], kind="stable")[:3]
     assert pyarrow.csv.read_csv(out)["id"].to_pylist() == found["id"][best].tolist()
+    least = predict_table(trained, graph, unlabelled=True, sort="margin", top=3, ascending=True)
+    assert least["margin"].tolist() == sorted(found["margin"])[:3]
+    words_least = ("--sort", "margin", "--top", "3", "--ascending", "--overwrite")
+    assert command(*words, *words_least).returncode == 0
+    assert pyarrow.csv.read_csv(out)["id"].to_pylist() == least["id"].tolist()
     printed = command(*words, "--top", "3", "--overwrite").stdout
     assert "the 3 nodes with the highest probability." in " ".join(printed.split())
     alone = int((np.diff(graph.adjacency.indptr)[hidden] == 0).sum())

@@ -123,6 +123,7 @@ def predict_table(
     *,
     sort: str | None = None,
     top: int | None = None,
+    ascending: bool = False,
     **options: Any,
 ) -> Columns:
     """Predictions of a model as a table, the one of ``hoplite predict``.
@@ -137,6 +138,8 @@ def predict_table(
     top : int, optional
         Maximum number of rows. Without ``sort``, rows are sorted by the probability of the rarer of
         two classes, by that of the predicted class of several, or by the predicted number.
+    ascending : bool, default False
+        Sort numbers ascending as well: the least certain nodes first.
     **options
         As for :func:`hoplite.predictions.predictions`, e.g. ``proba=True, coverage=0.9``.
 
@@ -153,7 +156,7 @@ def predict_table(
     >>> list(hoplite.predict_table(model, graph, top=3))
     ['id', 'predicted', 'probability', 'runner_up', 'margin', 'neighbours', 'split']
     """
-    order = Order.of(model, sort, top)
+    order = Order.of(model, sort, top, ascending=ascending)
     options["proba"] = options.get("proba", False) or order.column in class_columns(
         model.class_names
     )
@@ -184,10 +187,15 @@ class Order:
 
     column: str = ""
     top: int | None = None
+    ascending: bool = False  # of numbers; ids and text always are
 
     @classmethod
-    def of(cls, model: TrainedModel, sort: str | None, top: int | None) -> Order:
+    def of(
+        cls, model: TrainedModel, sort: str | None, top: int | None, *, ascending: bool = False
+    ) -> Order:
         """See :func:`predict_table`."""
+        if ascending and sort is None and top is None:
+            raise ConfigError("requires sort or top.", "ascending")
         if top is not None:
             check_number("top", top, 1, whole=True)
         positive = getattr(model.task, "positive", None)
@@ -200,7 +208,7 @@ class Order:
                 raise ConfigError("requires sort, because nodes have several labels.", "top")
             else:
                 sort = "probability" if model.task.has_classes else "predicted"
-        return cls(sort or "", top)
+        return cls(sort or "", top, ascending)
 
     def _check(self, names: Sequence[str]) -> None:
         if self.column and self.column not in names:
@@ -225,7 +233,8 @@ class Order:
             last = [(cell is None, cell or "") for cell in cells]
             rows = np.array(sorted(range(len(cells)), key=last.__getitem__), np.int64)
         else:
-            rows = np.argsort(cells if self.column == "id" else -cells, kind="stable")
+            upwards = self.ascending or self.column == "id"
+            rows = np.argsort(cells if upwards else -cells, kind="stable")
         return {name: values[rows[: self.top]] for name, values in table.items()}
 
     def sql(self, table: Columns) -> str:
@@ -234,7 +243,7 @@ class Order:
         if not self.column:
             return ""
         number = table[self.column].dtype != object and self.column != "id"
-        way = "DESC NULLS LAST" if number else "NULLS LAST"
+        way = "DESC NULLS LAST" if number and not self.ascending else "NULLS LAST"
         place = [*table].index(self.column)
         return f"ORDER BY c{place} {way}, rowid" + (f" LIMIT {self.top}" if self.top else "")
 

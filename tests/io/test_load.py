@@ -80,6 +80,14 @@ def test_paths_that_hold_no_dataset(tmp_path):
         load(tmp_path / "shop")
     with pytest.raises(DatasetError, match=r"is not a dataset: it needs nodes\.csv"):
         load(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "nodes.csv").write_text("x,account,label\n7,A1,b\n8,A2,c\n,,\n")
+    (tmp_path / "other" / "edges.csv").write_text("source,target\nA2,A1\nA1,A2\n")
+    with pytest.raises(DatasetError, match="no column 'id', but 'account' contains"):
+        load(tmp_path / "other")
+    (tmp_path / "nodes.csv").touch()
+    with pytest.raises(DatasetError, match="a node table without its edges; pass the folder"):
+        load(tmp_path / "nodes.csv")
     (tmp_path / "data.docx").touch()
     with pytest.raises(DatasetError, match=r"has an unsupported format; use one of .*\.npz"):
         load(tmp_path / "data.docx")

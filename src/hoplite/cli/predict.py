@@ -54,6 +54,9 @@ def predict(
         min=1,
         help="Write only the first N rows, the most probable first unless --sort is given.",
     ),
+    ascending: bool = Option(
+        False, "--ascending", help="Sort numbers ascending, too, e.g. the least certain first."
+    ),
     json: options.Json = False,
     **reading: Any,
 ) -> None:
@@ -96,7 +99,8 @@ def predict(
         data = hoplite.open_data(dataset, **reading)
     else:
         data, new = open_extended(dataset, *add, **reading)
-    tally, order = Tally(classes=model.task.has_classes), Order.of(model, sort, top)
+    tally = Tally(classes=model.task.has_classes)
+    order = Order.of(model, sort, top, ascending=ascending)
     batches = predictions(
         model,
         data,
@@ -129,7 +133,8 @@ def predict(
     if sets is not None and tally.set_sizes:
         guaranteed = model.fold_models is not None and data.stored is None
         _print_sets(tally, sets, what, by_class=by_class, guaranteed=guaranteed)
-    rows = f", the {plural(written, what)} with the highest {order.column}."
+    extreme = "lowest" if ascending else "highest"
+    rows = f", the {plural(written, what)} with the {extreme} {order.column}."
     console.print_line(f"Table: {out}{rows if top is not None and sort is None else ''}")
     if sort is not None and written < tally.rows:
         console.print_line(f"It has the first {plural(written, what)} by {order.column}")

@@ -135,7 +135,9 @@ def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -
     if not header and not 2 <= len(words) <= 3:
         raise DatasetError(
             f"{path} has {len(words)} columns; it must have source, target and optionally weight, "
-            "separated by a comma, tab or space, or a header with these names."
+            "separated by a comma, tab or space, or a header with these names. If it is a node "
+            f"table, pass its folder with --nodes {path.name} --edges FILE (nodes= and edges= in "
+            "Python)."
         )
     after = b"".join(head[skip + 1 : skip + 2]).decode("utf-8", "replace").strip().split(separator)
     if not header and all(map(str.isdigit, after[:2])) and not any(map(str.isdigit, words)):

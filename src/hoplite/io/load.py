@@ -223,6 +223,11 @@ def _load_path(
             needed = listing([form.what for form in FORMATS if form.is_folder], "or")
             raise DatasetError(f"{path} is not a dataset: it needs {needed}.")
     if path.is_file():
+        if path.stem == "nodes":
+            raise DatasetError(
+                f"{path} is a node table without its edges; pass the folder with both, "
+                f"{path.parent}."
+            )
         formats = ", ".join(form.what for form in FORMATS if not form.is_folder)
         raise DatasetError(
             f"{path} has an unsupported format; use one of {formats}, or the folder that contains "

@@ -86,6 +86,7 @@ EDGES_AT_ONCE = 1 << 20
 SCRATCH = ".scratch"
 SEPARATORS = (JOINT, ";")  # of several labels in one cell
 SIMILAR = 0.75  # of difflib: a column that is probably the label, misspelled
+FIRST_EDGES = 1000  # whose ends are looked for to name the column of the ids
 INTEGER_TEXT = re.compile("(0|-?[1-9][0-9]{0,18})")  # as integers are written: 7, but not 007
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
@@ -175,7 +176,7 @@ def graph_of(
     work: Workspace, nodes: Table, edges: Table, reading: Reading, seed: int | None, name: str
 ) -> Graph:
     """The graph of two tables, in memory; without a feature column it has no features yet."""
-    check_tables(nodes, edges, reading)
+    check_tables(nodes, edges, reading, work)
     table = NodeTable(work, nodes, edges, reading)
     labels, class_names = table.labels()
     pairs = read_pairs(work, edges, reading.options, nodes.label, as_trained=reading.as_trained)
@@ -208,15 +209,39 @@ def graph_of(
 # --------------------------------------------------------------------------------- checks
 
 
-def check_tables(nodes: Table, edges: Table, reading: Reading) -> None:
-    """DatasetError unless both tables have the columns that they need."""
+def check_tables(
+    nodes: Table, edges: Table, reading: Reading, work: Workspace | None = None
+) -> None:
+    """DatasetError unless both tables have the columns that they need.
+
+    With ``work`` it names the column of the ids if there is none called so.
+    """
     options = reading.options
+    if work is not None and options.id not in nodes.names:
+        _refuse_other_id(work, nodes, edges, options)
     needed = [options.id, *([options.label] if reading.needs_label else [])]
     named = {options.label: "label", options.id: "id"}
     if options.label not in nodes.names and reading.preparation.columns is None:
         _refuse_misspelled(nodes, options.label)
     _check_columns(nodes, needed, (options.label, "split"), named)
     _check_columns(edges, [*options.edge_columns], [options.weight], options.edge_columns)
+
+
+def _refuse_other_id(work: Workspace, nodes: Table, edges: Table, options: TableOptions) -> None:
+    """DatasetError if a column has the ends of the first edges, and so must be the id."""
+    if options.source not in edges.names:
+        return
+    ends = f"SELECT CAST({edges.columns[options.source]} AS VARCHAR) AS s FROM {edges.sql}"
+    for name, column in nodes.columns.items():
+        known = f"SELECT CAST({column} AS VARCHAR) FROM {nodes.sql} WHERE {column} IS NOT NULL"
+        matches, rows = work.one(
+            f"SELECT count(*) FILTER (s IN ({known})), count(*) FROM ({ends} LIMIT {FIRST_EDGES})"
+        )
+        if rows and matches == rows:
+            raise DatasetError(
+                f"{nodes.label} has no column {options.id!r}, but {name!r} contains the "
+                f"{options.source!r} of the edges. Pass --id {name}."
+            )
 
 
 def _refuse_misspelled(table: Table, label: str) -> None:
@@ -850,7 +875,7 @@ def import_tables(
         with Workspace(int(DUCKDB_SHARE * memory), scratch) as work:
             note(f"importing {source}: nodes", 0.0)
             nodes, edges = open_tables(work, source, chosen.options)
-            check_tables(nodes, edges, reading)
+            check_tables(nodes, edges, reading, work)
             work.keep_on_disk(_row_values(work, nodes))
             table = NodeTable(work, nodes, edges, reading)
             if (need := NODE_BYTES * table.count + MIN_ROOM) > memory:
