@@ -119,10 +119,7 @@ def test_dates_that_are_none(tmp_path, reader):
     assert "'day'" in complaint(reader, tmp_path / "t")
     dates = [f"2020-01-0{i + 1}" for i in range(5)]
     write(tmp_path / "t", {"id": list("abcdef"), "day": [*dates, "unknown"]})
-    match = (
-        "as text because 1 of 6 values is not a date: 'unknown' .*; correct it if these are dates"
-    )
-    with pytest.warns(HopliteWarning, match=match):
+    with pytest.warns(HopliteWarning, match="as text because 1 of 6 .* dates: 'unknown'"):
         assert len(reader(tmp_path / "t")[1]) == 6
     write(tmp_path / "t", {"id": ["a", "b"], "day": ["2020-02-30", "2020-02-29"]})
     assert reader(tmp_path / "t")[1] == ("day=2020-02-29", "day=2020-02-30")
