@@ -222,8 +222,9 @@ class Jacobi(Basis):
             object.__setattr__(self, name, float(getattr(self, name)))
         if not all(-1 < value <= MAX_JACOBI for value in (self.a, self.b)):
             raise ConfigError(
-                f"basis is jacobi with parameters {self.a:g} and {self.b:g}; both must be larger "
-                f"than -1 and at most {MAX_JACOBI:g}."
+                f"is jacobi with parameters {self.a:g} and {self.b:g}; both must be larger "
+                f"than -1 and at most {MAX_JACOBI:g}.",
+                "basis",
             )
 
     def step(self, i: int) -> Step:
@@ -270,8 +271,9 @@ class Recurrence(Basis):
         if not steps or steps[0][2] or wrong:
             came = "no step" if not steps else f"the step {','.join(map(str, (wrong or steps)[0]))}"
             raise ConfigError(
-                f"basis is a recurrence with {came}; it needs one or more steps A,B,G of finite "
-                "numbers, and G must be 0 in the first."
+                f"is a recurrence with {came}; it needs one or more steps A,B,G of finite "
+                "numbers, and G must be 0 in the first.",
+                "basis",
             )
 
     @classmethod
@@ -293,8 +295,9 @@ class Recurrence(Basis):
     def check_hops(self, hops: int) -> None:
         if hops > len(self.numbers) and not self.repeats:
             raise ConfigError(
-                f"hops is {hops} but basis defines only {len(self.numbers)} ({self.title}); use "
-                f"fewer hops, or add steps (/{ON} repeats the last one)."
+                f"is {hops} but basis defines only {len(self.numbers)} ({self.title}); use "
+                f"fewer hops, or add steps (/{ON} repeats the last one).",
+                "hops",
             )
 
     @property
@@ -362,8 +365,9 @@ class Optimal(Basis):
 
     def step(self, i: int) -> Step:
         raise ConfigError(
-            f"basis is {self.name!r}, which must first be fitted to a graph in memory; train on "
-            "that graph and use the basis of the trained model's configuration."
+            f"is {self.name!r}, which must first be fitted to a graph in memory; train on "
+            "that graph and use the basis of the trained model's configuration.",
+            "basis",
         )
 
 
@@ -447,11 +451,12 @@ def _find(text: str, argument: str) -> Basis:
     cls = {cls.name: cls for cls in KNOWN}.get(name)
     if cls is None:
         hint = nearest_hint(name, [cls.name for cls in KNOWN])
-        raise ConfigError(f"{argument} is {text!r}; it must be {basis_choices()}.{hint}")
+        raise ConfigError(f"is {text!r}; it must be {basis_choices()}.{hint}", argument)
     basis = cls.read(rest if colon else None)
     if basis is None:
         raise ConfigError(
-            f"{argument} is {text!r}; it must have the form {cls.spelling()}"
-            + (f", e.g. {cls.example_text()}." if cls.settings else ", which has no settings.")
+            f"is {text!r}; it must have the form {cls.spelling()}"
+            + (f", e.g. {cls.example_text()}." if cls.settings else ", which has no settings."),
+            argument,
         )
     return basis

@@ -251,8 +251,8 @@ class TrainingConfig(Checked):
     )
     sharpen: float = number_setting(
         0.5,
-        "How strongly --consistency favours a node's most probable class: from 1 (not at all) to "
-        "0 (it counts as certain).",
+        "Sharpening of the target of --consistency, from 1 (none) to 0 (only the most probable "
+        "class).",
         0,
         1,
     )
@@ -298,8 +298,7 @@ class TrainingConfig(Checked):
     )
     refit: bool = flag_setting(
         False,
-        "Train again with the validation labels; on by default for tables with "
-        "--out; --no-refit turns it off.",
+        "Train again with the validation labels; on for tables with --out, unless --no-refit.",
     )
     folds: int = number_setting(
         5, "Cross-validation folds if there is no validation split; 0 for none.", 0, 100
@@ -411,10 +410,11 @@ def check_number(
             return
         hint = f" Did you mean {value / 100:g}?" if maximum == 1 and 10 <= value < 100 else ""
     noun = "a whole number" if whole else "a number"
-    low = f", larger than {minimum:g}" if "l" in open_ends else f", {minimum:g} or larger"
+    low = f" larger than {minimum:g}" if "l" in open_ends else f", {minimum:g} or larger"
     low = "" if math.isinf(minimum) else low
     high = f" and {'below' if 'm' in open_ends else 'at most'} {maximum:g}"
-    high = "" if math.isinf(maximum) else high
+    beyond = isinstance(value, types) and value > maximum
+    high = "" if maximum >= MAX_COUNT and not beyond else high
     raise ConfigError(f"is {value!r}; it must be {noun}{low}{high}.{hint}", argument)
 
 

@@ -50,7 +50,8 @@ class ConfigError(HopliteError, ValueError):
         """The message with the option as the command line spells it."""
         if self.parameter is None or not self.parameter.isidentifier():
             return str(self)
-        return f"--{self.parameter.replace('_', '-')} {self.message}"
+        name = {"split": "split_index"}.get(self.parameter, self.parameter)
+        return f"--{name.replace('_', '-')} {self.message}"
 
 
 class GridError(ConfigError):
@@ -82,7 +83,7 @@ class HopliteWarning(UserWarning):
 
 
 class IdleWarning(HopliteWarning):
-    """A setting has no effect without another one that is not given."""
+    """A setting has no effect unless another one is set, too."""
 
 
 def require_extra(extra: str, what: str, *modules: str) -> None:

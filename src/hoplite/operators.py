@@ -71,8 +71,9 @@ class Operator:
         """ConfigError unless S is symmetric, which ``what`` needs."""
         if not self.symmetric:
             raise ConfigError(
-                f"operator is {self.name!r}, which is not symmetric, but {what} a symmetric "
-                f"operator; use {listing(SYMMETRIC, 'or')}."
+                f"is {self.name!r}, which is not symmetric, but {what} a symmetric "
+                f"operator; use {listing(SYMMETRIC, 'or')}.",
+                "operator",
             )
 
     @property

@@ -124,7 +124,7 @@ class TableOptions:
                 check_choice(one.name, getattr(self, one.name), one.metadata["choices"])
         check_flag("directed", self.directed)
         if not isinstance(self.type, str):
-            raise ConfigError(f"type is {self.type!r}; it must be the name of a column.")
+            raise ConfigError(f"is {self.type!r}; it must be the name of a column.", "type")
         if len({*self.ends, self.weight, self.type}) < 4:
             typed = f", type is {self.type!r}" if self.type else ""
             raise ConfigError(
@@ -136,7 +136,7 @@ class TableOptions:
             listed = given.split(",") if isinstance(given, str) else given
             object.__setattr__(self, name, tuple(one.strip() for one in listed if one.strip()))
         if self.drop and self.only:
-            raise ConfigError("drop and only cannot be combined; pass one of them.")
+            raise ConfigError("cannot be combined with only; pass one of them.", "drop")
         check_number("terms", self.terms, 1, whole=True)
         if self.categories is not None:
             check_number("categories", self.categories, 2, whole=True)
@@ -200,8 +200,9 @@ def refuse_options(
     for name in given:
         if name not in allowed:
             raise ConfigError(
-                f"{name} is an option of node and edge tables, but {short(source)} is not a "
-                f"table; leave it out{''.join(f' or use {other}' for other in allowed)}."
+                f"is an option of node and edge tables, but {short(source)} is not a "
+                f"table; leave it out{''.join(f' or use {other}' for other in allowed)}.",
+                name,
             )
     return given
 

@@ -246,7 +246,7 @@ def test_graphml_by_hand(tmp_path):
     assert graph.features.tolist() == [[4], [-15]]
     assert graph.adjacency.toarray().tolist() == [[0, 3], [3, 0]]
     for text, message in (
-        (graphml(body), "no finite number for node"),
+        (graphml(body), "contains infinity for node"),
         (graphml(body.replace("INF", "four")), "could not convert string to float: 'four'"),
         (graphml(body.replace("> 3 <", ">x<")), "invalid literal for int"),
         (graphml('<node id="a"/><node id="a"/>'), "a node is declared twice"),

@@ -166,7 +166,7 @@ def test_named_files_and_queries_of_a_folder(tmp_path, frames, expected):
     names = {"nodes": "accounts.csv", "edges": "pay's.parquet"}
     check_same(hoplite.load(tmp_path, **names), expected)
     check_same(hoplite.load(tmp_path, **names | {"edges": 'FROM "pay\'s.parquet"'}), expected)
-    with pytest.raises(DatasetError, match=r"does not exist in .*Did you mean 'accounts.csv'\?"):
+    with pytest.raises(DatasetError, match=r"has no file .*Did you mean 'accounts.csv'\?"):
         hoplite.load(tmp_path, **names | {"nodes": "acounts.csv"})
 
 

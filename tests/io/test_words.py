@@ -134,8 +134,8 @@ def test_options_force_a_text_and_leave_one_out():
     assert words[:3] == ['town: "new"', 'town: "ulm"', 'town: "york"']
     assert words[3:] == [f'code: "{10 + i}"' for i in range(5)]
     for options, sentence in (
-        ({"text": "twon"}, "text has 'twon', which is not a feature column"),
-        ({"text": "town", "drop": "town"}, "text has 'town', which is not a feature column"),
+        ({"text": "twon"}, "contains 'twon', which is not a feature column"),
+        ({"text": "town", "drop": "town"}, "contains 'town', which is not a feature column"),
     ):
         with pytest.raises(DatasetError, match=sentence):
             hoplite.load((nodes, edges), **options)

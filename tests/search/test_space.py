@@ -270,7 +270,7 @@ def test_files_that_cannot_be_read(tmp_path):
         ("x" * 5000, "cannot be read"),
         ("a\0b", "cannot be read"),
         ("", "is a folder"),
-        (3, "space has type int"),
+        (3, "grid has type int"),
     ]:
         with pytest.raises(ConfigError, match=message):
             read_space(source)

@@ -24,7 +24,7 @@ def certify(
     dataset: options.Dataset,
     confidence: float = Option(0.95, help="Confidence of each certificate."),
     halves_seed: int = Option(
-        0, "--seed", help="Seed of the halves of the labels; choose it once."
+        0, "--seed", help="Seed that halves the labels; choose it before you see a result."
     ),
     own_class: options.OwnClass = None,
     json: options.Json = False,

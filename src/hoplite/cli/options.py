@@ -132,7 +132,7 @@ DATA_OPTIONS = {
         min=0,
         metavar="N",
         help="Seed of a 60/20/20 split, for tables without a split column.",
-        show_default="train on all labels",
+        show_default="no split",
     ),
     "split": _data_option(
         int, "--split-index", min=0, metavar="N", help="Which split of a .npz file to use, from 0."
@@ -142,7 +142,7 @@ DATA_OPTIONS = {
         min=0,
         metavar="N",
         help="Add degrees and N singular vectors as features.",
-        show_default="32 without features",
+        show_default="32 if there are no features",
     ),
     "link": _data_option(bool, "--link", help="Add the adjacency matrix as features."),
 }
@@ -290,7 +290,7 @@ def load_model(folder: Path, dataset: str, own_class: str | None) -> hoplite.Tra
 
     if Path(dataset, CONFIG_FILE).is_file() and not (folder / CONFIG_FILE).is_file():
         raise ConfigError(
-            f"{folder} is not a model folder but {dataset} is; write the model first: "
+            f"{folder} is not a model folder but {dataset} is; swap them: "
             f"{shlex.join(['hoplite', *sys.argv[1:2], dataset, str(folder)])}."
         )
     if own_class is not None:
@@ -324,7 +324,7 @@ def check_new(path: Path, *, overwrite: bool) -> None:
 
 def check_page(out: Path, *, overwrite: bool) -> None:
     """Before any work: whether ``out`` can be written as an HTML page."""
-    check_choice("the ending of --out", out.suffix.lower(), (".html", ".htm"))
+    check_choice("the suffix of --out", out.suffix.lower(), (".html", ".htm"))
     folder = out.absolute().parent
     if not folder.is_dir() or out.is_dir():
         raise ConfigError(f"--out {out} is not a file in an existing folder.")
@@ -335,7 +335,7 @@ def check_page(out: Path, *, overwrite: bool) -> None:
 
 def check_table(option: str, out: Path, dataset: str) -> None:
     """Raise ConfigError unless ``out`` can be a table, and replaces no file of the dataset."""
-    check_choice(f"the ending of {option}", out.suffix.lower(), TABLE_FORMATS)
+    check_choice(f"the suffix of {option}", out.suffix.lower(), TABLE_FORMATS)
     data, target = (Path(os.path.realpath(path)) for path in (dataset, out))
     if target.exists() and (target == data or data in target.parents):
         raise ConfigError(

@@ -65,7 +65,7 @@ def propagate(
             "cannot be combined with --update, which uses the store's setting.", min(chosen)
         )
     if not update and "hops" not in chosen:
-        raise ConfigError("is missing; set the degree k of the polynomial.", "hops")
+        raise ConfigError("is missing; pass the number of hops, e.g. --hops 2.", "hops")
     from hoplite.store.opening import large_tables  # only now, as importing it takes time
 
     if threads is not None:

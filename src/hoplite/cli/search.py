@@ -25,8 +25,8 @@ def search(
     ),
     protocol: str = Option(
         "validation",
-        help="Scores that choose: validation, or test (biased, as in the paper's appendix; no "
-        "model is saved).",
+        help="Scores that choose the best: validation, or test (biased, as in the paper's "
+        "appendix; no model is saved).",
         autocompletion=options.complete(PROTOCOLS),
     ),
     seeds: int = Option(5, min=1, metavar="N", help="Seeds per configuration."),

@@ -63,9 +63,9 @@ def train(
 ) -> None:
     """Train a model on DATASET and report its scores.
 
-    For tables without --model, cross-validation chooses the model, its hops, the operator and the
-    threshold (with a validation split: blocks with 2 hops). The defaults below are for named
-    datasets and models.
+    Tables need no --model: cross-validation chooses the model, its hops, the operator and the
+    threshold; tables with a validation split get blocks with 2 hops. The defaults below are for
+    named models and datasets.
 
     Example: hoplite train bank --label fraud --id account --out fraud-model
 
@@ -84,7 +84,7 @@ def train(
     only_for_auto, chooses = {"budget": budget, "trials": trials}, model == AUTO
     for option in options.without_none(not_for_auto if chooses else only_for_auto):
         verb = "cannot be used with" if chooses else "requires"
-        advice = "leave it out" if chooses else f"add that, or leave --{option} out"
+        advice = "leave it out" if chooses else "use both, or neither"
         raise ConfigError(f"{verb} --model {AUTO}; {advice}.", option)
     if model != AUTO and not Path(dataset, "manifest.json").is_file():  # a store has its own
         check_default_options(settings) if model is None else split_options(model, settings)

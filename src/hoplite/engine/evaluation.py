@@ -474,9 +474,10 @@ def make_plan(
     check_choice("order", order, ORDERS)
     if order == "hops-first" and sizes.dropout:
         raise ConfigError(
-            "order is 'hops-first' but drop_nodes, dropout or output_dropout is not 0; hop "
+            "is 'hops-first' but drop_nodes, dropout or output_dropout is not 0; hop "
             "features cannot be computed once when X changes in every epoch, so set them to 0 or "
-            "order to 'weights-first'."
+            "order to 'weights-first'.",
+            "order",
         )
     if order != "auto":
         return Plan(order, "as requested", sizes)

@@ -309,9 +309,10 @@ def fitted_basis(graph: Graph, operator: Operators, basis: str | Basis, hops: in
     acting, *others = [find_operator(one) for one in listed(operator)]
     if others or not acting.symmetric:
         raise ConfigError(
-            f"basis is {str(chosen)!r}, which requires a single symmetric operator, but the "
+            f"is {str(chosen)!r}, which requires a single symmetric operator, but the "
             f"operator is {' and '.join(map(str, listed(operator)))}; use another basis or "
-            "operator."
+            "operator.",
+            "basis",
         )
     known = _fitted.setdefault(graph, {})
     key = acting, chosen, hops
@@ -325,9 +326,10 @@ def _fit(graph: Graph, operator: Operator, basis: Basis, hops: int) -> Basis:
     needed, free = 8 * nodes * (2 * columns + 2 * min(columns, BLOCK_COLUMNS)), available_memory()
     if needed > free:
         raise ConfigError(
-            f"basis is {str(basis)!r}, and fitting it to {nodes:,} nodes with {columns:,} "
+            f"is {str(basis)!r}, and fitting it to {nodes:,} nodes with {columns:,} "
             f"features takes {format_bytes(needed)} of memory, but only {format_bytes(free)} is "
-            "free; use another basis."
+            "free; use another basis.",
+            "basis",
         )
     whole = operator.matrix(graph, np.float64, basis)
     matrix = SparseMatrix.from_scipy(whole, symmetric=True)

@@ -422,7 +422,7 @@ def node_index(data: NodeData, node: Any) -> int:
     text = str(node)
     if isinstance(node, bool) or not text.isdecimal() or int(text) >= data.num_nodes:
         raise GraphError(
-            f"node is {node!r} but the graph has {data.num_nodes:,} nodes without ids; "
+            f"node {node!r} is not in the graph, which has {data.num_nodes:,} nodes without ids; "
             f"pass an index from 0 to {data.num_nodes - 1:,}."
         )
     return int(node)

@@ -719,7 +719,7 @@ class Features:
                 row, at = infinite[0].tolist()
                 shown = f"{name}[{at}]" if name in lists else name
                 raise DatasetError(
-                    f"column {shown!r} of {self._table.label} has no finite number for node "
+                    f"column {shown!r} of {self._table.label} contains infinity for node "
                     f"{self._node(start + row)!r}; correct it or remove the column."
                 )
         return found

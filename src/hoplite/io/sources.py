@@ -195,8 +195,9 @@ class Workspace:
         if self.memory is not None and isinstance(error, self.OutOfMemory):
             share = f"{self.memory / 1e6:.0f} MB"
             raise ConfigError(
-                f"memory leaves {share} for reading the tables, which is not enough; raise "
-                f"--memory (memory= in Python) by {share}."
+                f"leaves {share} for reading the tables, which is not enough; raise "
+                f"--memory (memory= in Python) by {share}.",
+                "memory",
             ) from error
 
     def keep_on_disk(self, width: int) -> None:
@@ -435,7 +436,7 @@ def _folder_tables(work: Workspace, folder: Path, asked: dict[str, str]) -> list
             paths[stem] = folder / name
             if not paths[stem].is_file():
                 raise DatasetError(
-                    f"{stem} is {name!r}, which does not exist in {folder}."
+                    f"{folder} has no file {name!r}; choose one with --{stem} ({stem}= in Python)."
                     f"{nearest_hint(name, other_tables(folder))}"
                 )
     work.rows(f"SET file_search_path = {literal(str(folder.resolve()))}")  # for queries

@@ -154,7 +154,7 @@ def refuse_split(source: Any, split: int | None) -> None:
     """ConfigError if ``split`` is given for a source that has at most one."""
     if split is not None:
         raise ConfigError(
-            f"split is {split}, but {short(source)} does not have several splits; leave it out."
+            f"is {split}, but {short(source)} does not have several splits; leave it out.", "split"
         )
 
 

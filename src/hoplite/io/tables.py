@@ -318,7 +318,7 @@ def _no_feature(option: str, name: str, nodes: Table, names: Sequence[str]) -> D
     """The error for an option that names ``name``, which is not one of the feature columns."""
     shown = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
     return DatasetError(
-        f"{option} has {name!r}, which is not a feature column of {nodes.label}; choose from "
+        f"--{option} ({option}= in Python) contains {name!r}, which is not a feature column of {nodes.label}; choose from "
         f"{shown}.{nearest_hint(name, names)}"
     )
 
@@ -922,9 +922,10 @@ def _row_values(work: Workspace, table: Table) -> int:
 
 def _too_little(source: Any, memory: int, need: int) -> ConfigError:
     return ConfigError(
-        f"memory leaves {memory / 1e6:.0f} MB for the import of {source} but it needs "
+        f"leaves {memory / 1e6:.0f} MB for the import of {source} but it needs "
         f"{need / 1e6:.0f} MB; raise --memory (memory= in Python) by "
-        f"{math.ceil((need - memory) / 1e6)} MB."
+        f"{math.ceil((need - memory) / 1e6)} MB.",
+        "memory",
     )
 
 

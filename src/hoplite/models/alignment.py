@@ -157,14 +157,16 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
     for option in ("operator", "basis"):
         if getattr(config, option) != getattr(stored, option):
             raise ConfigError(
-                f"{option} is {getattr(config, option)!r} but {stored.folder} was built with "
-                f"{getattr(stored, option)!r}; model and store must agree."
+                f"is {getattr(config, option)!r} but {stored.folder} was built with "
+                f"{getattr(stored, option)!r}; model and store must agree.",
+                option,
             )
     check_loops(stored, loop_weight)
     if config.hops > stored.hops:
         raise ConfigError(
-            f"hops is {config.hops} but {stored.folder} has {stored.hops}; "
-            f"add more with `hoplite propagate ... --hops {config.hops} --out {stored.folder}`."
+            f"is {config.hops} but {stored.folder} has {stored.hops}; "
+            f"add more with `hoplite propagate ... --hops {config.hops} --out {stored.folder}`.",
+            "hops",
         )
 
 

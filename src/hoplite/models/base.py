@@ -88,8 +88,9 @@ class Model(ABC):
     def check_store(cls) -> None:
         """ConfigError if hop features of single nodes are not enough for it."""
         raise ConfigError(
-            f"model is {cls.name!r}, which needs the edges in every step; for a hop store, use "
-            f"{names_of(lambda kind: kind.reads_rows())}."
+            f"is {cls.name!r}, which needs the edges in every step; for a hop store, use "
+            f"{names_of(lambda kind: kind.reads_rows(), 'or')}.",
+            "model",
         )
 
     @classmethod
@@ -141,7 +142,7 @@ def build_model(
         raise ConfigError(
             f"the graph has directed or typed edges ({some_of(relations)}), but {config.model} "
             f"has a single operator; use {names_of(lambda kind: kind.takes_relations, 'or')}, or "
-            "load the graph without directed and type."
+            "load the graph without directed= and type= (--directed and --type)."
         )
     return kind(config, num_features, num_classes, len(relations) or 1)
 

@@ -176,9 +176,10 @@ class Heat(FixedFilter):
             share = float(Heat.constants(self).sum())
             if share < MIN_SHARE:
                 raise ConfigError(
-                    f"time is {self.time:g} and hops {self.hops}, which cover only {share:.1g} of "
+                    f"is {self.time:g} and hops {self.hops}, which cover only {share:.1g} of "
                     f"the diffusion; use about {math.ceil(self.time + 3 * math.sqrt(self.time))} "
-                    "hops, or a shorter time."
+                    "hops, or a shorter time.",
+                    "time",
                 )
 
     @classmethod
@@ -212,8 +213,9 @@ class DGC(FixedFilter):
             super().__post_init__()
             if self.hops and self.time > self.hops:
                 raise ConfigError(
-                    f"time is {self.time:g} and hops {self.hops}, but time must not exceed hops; "
-                    f"use at least {int(np.ceil(self.time))} hops, or a shorter time."
+                    f"is {self.time:g} and hops {self.hops}, but time must not exceed hops; "
+                    f"use at least {int(np.ceil(self.time))} hops, or a shorter time.",
+                    "time",
                 )
 
     @classmethod

@@ -107,8 +107,9 @@ class LabelPropagation(LabelModel):
     ) -> Weights:
         if targets.dtype.kind == "f":
             raise ConfigError(
-                f"model is {self.name!r}, which propagates classes, but the labels are numbers; "
-                "use another model, e.g. ppr."
+                f"is {self.name!r}, which propagates classes, but the labels are numbers; "
+                "use another model, e.g. ppr.",
+                "model",
             )
         several = targets.ndim == 2
         rows = targets if several else np.eye(self.num_classes)[targets]

@@ -200,14 +200,15 @@ def check_channels(name: str, value: Any) -> str:
     """
     if not isinstance(value, str):
         raise ConfigError(
-            f"{name} is {value!r}; it must be a comma-separated list of operators, e.g. "
-            "'renormalized,random_walk'."
+            f"is {value!r}; it must be a comma-separated list of operators, e.g. "
+            "'renormalized,random_walk'.",
+            name,
         )
     operators = [part.strip() for part in value.split(",")] if value.strip() else []
     for operator in operators:
         check_choice(name, operator, OPERATORS)
     if len(set(operators)) < len(operators):
-        raise ConfigError(f"{name} is {value!r}, which has duplicate operators; use each once.")
+        raise ConfigError(f"is {value!r}, which has duplicate operators; use each once.", name)
     return ",".join(operators)
 
 
@@ -250,8 +251,9 @@ class HopBlocks(linear.LinearModel):
             super().__post_init__()
             if self.channels and self.operator != linear.PolynomialSettings.operator:
                 raise ConfigError(
-                    f"operator is {self.operator!r} but channels is {self.channels!r}; pass only "
-                    "one of them."
+                    f"is {self.operator!r} but channels is {self.channels!r}; pass only "
+                    "one of them.",
+                    "operator",
                 )
             if self.channels in OPERATORS:  # one channel is the operator
                 object.__setattr__(self, "operator", self.channels)

@@ -253,8 +253,9 @@ class TrainedModel:
                 yield first, _checked(part, first)
         elif memory is not None:
             raise ConfigError(
-                "memory is only used with hop stores; build one with `hoplite propagate` and "
-                "predict from it."
+                "is only used with hop stores; build one with `hoplite propagate` and "
+                "predict from it.",
+                "memory",
             )
         else:
             graph = self.aligned(data.in_memory())
@@ -406,7 +407,7 @@ class TrainedModel:
             )
         kept = Conformal.restored(state)
         if by_class and not self.task.has_classes:
-            raise ConfigError("by_class is True, but the model predicts numbers; leave it out.")
+            raise ConfigError("is True, but the model predicts numbers; leave it out.", "by_class")
         quantile = kept.quantiles(coverage) if by_class else kept.quantile(coverage)
         if np.isinf(quantile).any():
             what = "is unbounded" if not self.task.has_classes else "contains too many classes"

@@ -132,8 +132,9 @@ def list_candidates(
     for option in fixed:
         if not any(option in find_model(model).settings() for model in models):
             raise ConfigError(
-                f"{option} is not a setting of any candidate ({', '.join(models)}); leave it out, "
-                "or train a model that accepts it."
+                f"is not a setting of any candidate ({', '.join(models)}); leave it out, "
+                "or train a model that accepts it.",
+                option,
             )
     if source is None and graph is not None:
         listed = default_candidates(graph, TABLE_OPTIONS if is_tables(graph) else {}) + listed
@@ -231,8 +232,9 @@ def parse_seconds(value: Any) -> float:
     seconds = float(match[1]) * UNITS.get(match[2], 0) if match else 0.0
     if not 0 < seconds < math.inf:
         raise ConfigError(
-            f"budget is {value!r}; it must be a positive time, e.g. 60s, 5m or 1h, or a number of "
-            "seconds."
+            f"is {value!r}; it must be a positive time, e.g. 60s, 5m or 1h, or a number of "
+            "seconds.",
+            "budget",
         )
     return seconds
 
@@ -247,8 +249,9 @@ def parse_trials(value: Any) -> int | list[int]:
     numbers = [int(part) for part in match[0].split(",") if part] if match else [0]
     if min(numbers) < 1:
         raise ConfigError(
-            f"trials is {value!r}; it must be the number of candidates to try, e.g. 12, or a list "
-            "of them, e.g. 1,2,5."
+            f"is {value!r}; it must be the number of candidates to try, e.g. 12, or a list "
+            "of them, e.g. 1,2,5.",
+            "trials",
         )
     return numbers if "," in str(value) else numbers[0]
 
@@ -259,7 +262,7 @@ def _select(listed: list[Candidate], wanted: int | list[int]) -> list[Candidate]
         return listed[:wanted]
     if max(wanted) > len(listed):
         raise ConfigError(
-            f"trials names candidate {max(wanted)}, but there are {len(listed)} candidates for "
+            f"trials contains {max(wanted)}, but there are {len(listed)} candidates for "
             f"this graph and these options; give numbers from 1 to {len(listed)}."
         )
     return [one for one in listed if one.position in wanted]

@@ -209,7 +209,7 @@ class Dask:
 
     def run(self, queue: TrialQueue, graph: Any, watch: Check) -> None:
         if queue.file.path is None:
-            raise ConfigError("cluster requires out, a folder that all machines share.")
+            raise ConfigError("requires out, a folder that all machines share.", "cluster")
         with connect(self.address, queue.file.path.parent, memory=0) as cluster:
             path = cluster.new_file()
             write_npz(path, graph)

@@ -104,7 +104,7 @@ class Space:
         >>> space.configurations("cora", "lgc", {"hops": 3})[0]
         {'lr': 0.2, 'weight_decay': 0.005, 'dropout': 0.0, 'hops': 3}
         """
-        products = list_products(self._branches(dataset, model, fixed), f"space {self.name}")
+        products = list_products(self._branches(dataset, model, fixed), f"grid {self.name}")
         return self._checked(dataset, model, fixed, products)
 
     def sample(
@@ -154,7 +154,7 @@ class Space:
         for model in (name for name in self.sections if name in MODELS):
             advice = f"write [any.{model}] instead of [{model}]"
         raise GridError(
-            f"space {self.name} has no section for {str(dataset)!r}; {advice}. Its sections are: "
+            f"grid {self.name} has no section for {str(dataset)!r}; {advice}. Its sections are: "
             f"{known}."
         )
 
@@ -192,7 +192,7 @@ class Space:
             split_options(model, dict(fixed or {}))  # a mistake in these is not the file's
             values = ", ".join(f"{name} = {value!r}" for name, value in options.items())
             raise GridError(
-                f"space {self.name}, {model} on {dataset}: {error} (configuration: {values})"
+                f"grid {self.name}, {model} on {dataset}: {error} (configuration: {values})"
             ) from error
         return configurations
 
@@ -248,7 +248,7 @@ def read_space(source: Any) -> Space:
     if source in GRIDS:
         return parse_space(read_grid(str(source)), str(source))
     return parse_space(
-        read_text("space", source, f"give a dictionary, {', '.join(GRIDS)} or "), str(source)
+        read_text("grid", source, f"give a dictionary, {', '.join(GRIDS)} or "), str(source)
     )
 
 
@@ -283,27 +283,27 @@ def parse_toml(text: str, what: str) -> dict[str, Any]:
         raise GridError(f"{what} is not valid TOML: {error}.") from error
 
 
-def parse_space(text: str, name: str = "space") -> Space:
+def parse_space(text: str, name: str = "grid") -> Space:
     """The space that ``text``, in TOML, describes; ``name`` is for messages and results.
 
     >>> parse_space("[any]\\nhops = [2, 5]").configurations("cora", "sgc")
     [{'hops': 2}, {'hops': 5}]
     """
-    tables = parse_toml(text, f"space {name}")
+    tables = parse_toml(text, f"grid {name}")
     tables.pop("note", None)
     base = tables.pop("extends", None)
     if base not in (None, *GRIDS):
         raise GridError(
-            f"space {name}: extends is {_short(base)}; it must be one of {', '.join(GRIDS)}."
+            f"grid {name}: extends is {_short(base)}; it must be one of {', '.join(GRIDS)}."
         )
     sections: dict[str, Section] = dict(read_space(base).sections) if base else {}
     for key, table in tables.items():
         if not isinstance(table, dict) or (key in all_settings() and {"low", "high"} & set(table)):
             raise GridError(
-                f"space {name}: {key!r} is outside of a section; move it to [any] or to the "
+                f"grid {name}: {key!r} is outside of a section; move it to [any] or to the "
                 "section of a dataset, e.g. [cora]."
             )
-        own = _read_section(table, f"space {name}, [{key}]", MODELS)
+        own = _read_section(table, f"grid {name}, [{key}]", MODELS)
         sections[key.lower()] = sections.get(key.lower(), {}) | own
     return Space(name, sections)
 

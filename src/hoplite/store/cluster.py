@@ -86,8 +86,9 @@ def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator
     local = int(count) if kind == "local" and count.isdecimal() else 0
     if not 1 <= local <= MAX_LOCAL and not ADDRESS.fullmatch(str(where)):
         raise ConfigError(
-            f"cluster is {where!r}; use tcp://HOST:PORT or tls://HOST:PORT of a running Dask "
-            f"scheduler, or local:N for N processes on this machine, N from 1 to {MAX_LOCAL:,}."
+            f"is {where!r}; use tcp://HOST:PORT or tls://HOST:PORT of a running Dask "
+            f"scheduler, or local:N for N processes on this machine, N from 1 to {MAX_LOCAL:,}.",
+            "cluster",
         )
     if importlib.util.find_spec("distributed") is None:
         raise ConfigError(

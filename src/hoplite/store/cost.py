@@ -152,7 +152,7 @@ def check_room(
     ``taken`` is what was held at the worst moment up to now.
     """
     least = max(held + sizes.least(width, reserve), taken)
-    check_memory(memory, least, held, f"this graph in panels of {width} columns")
+    check_memory(memory, least, held, f"this graph in panels of width {width:,}")
     return memory - held
 
 

@@ -135,8 +135,9 @@ def opened_graph(
     elif large_tables(source, budget, options):
         if options.get("structural") is not None:
             raise ConfigError(
-                f"structural is {options['structural']}, but {source} is too large to compute "
-                "such features in memory; increase --memory (memory= in Python)."
+                f"is {options['structural']}, but {source} is too large to compute "
+                "such features in memory; increase --memory (memory= in Python).",
+                "structural",
             )
         if log_degrees_of(options.get("prepare")):
             raise ConfigError(
@@ -185,8 +186,9 @@ def _refuse(source: Any, options: dict[str, Any]) -> None:
     for name in ("split", "structural", "link"):
         if options.get(name) is not None:
             raise ConfigError(
-                f"{name} is {options[name]}, but {source} already has its split and features; "
-                "leave it out, or pass the dataset that it was built from."
+                f"is {options[name]}, but {source} already has its split and features; "
+                "leave it out, or pass the dataset that it was built from.",
+                name,
             )
     refuse_options(source, options)
 
@@ -198,8 +200,9 @@ def _for_task(data: NodeData, task: str) -> NodeData:
     there = task if task == AUTO else kind_of(data.labels).task
     if there != task:
         raise ConfigError(
-            f"task is {task!r}, but {data.name} has labels for {there}; rebuild the store with "
-            f"`hoplite propagate --task {task}`."
+            f"is {task!r}, but {data.name} has labels for {there}; rebuild the store with "
+            f"`hoplite propagate --task {task}`.",
+            "task",
         )
     return data
 

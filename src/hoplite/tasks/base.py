@@ -123,7 +123,9 @@ class Task(ABC):
     def with_loss(self, loss: str) -> Self:
         """The task with the setting ``loss``."""
         if loss != "auto":
-            raise ConfigError(f"loss is {loss!r}, but {self.name} has only one loss; leave it out.")
+            raise ConfigError(
+                f"is {loss!r}, but {self.name} has only one loss; leave it out.", "loss"
+            )
         return self
 
     def output_names(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -150,7 +152,7 @@ class Task(ABC):
             return self.balanced_weights(seen, labels, len(names))
         weights, places = np.ones(len(names)), {name: c for c, name in enumerate(names)}
         for name, weight in class_weight:
-            weights[places[check_choice("the class of class_weight", name, names)]] = weight
+            weights[places[check_choice("a class in class_weight", name, names)]] = weight
         return self.named_weights(weights, labels)
 
     def balanced_weights(self, seen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
@@ -179,8 +181,9 @@ class Task(ABC):
         """ConfigError if draws cannot agree on such labels."""
         if consistency and not self.exclusive:
             raise ConfigError(
-                f"consistency is {consistency:g}, which requires one class per node, but these "
-                f"are labels for {self.labels.task}; leave it out."
+                f"is {consistency:g}, which requires one class per node, but these "
+                f"are labels for {self.labels.task}; leave it out.",
+                "consistency",
             )
 
     def check_calibrate(self, calibrate: bool) -> None:

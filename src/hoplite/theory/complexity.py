@@ -348,8 +348,9 @@ def truncation_error(beta: float, norm: float, hops: int, signal_norm: float = 1
     x = abs(float(beta)) * float(norm)
     if hops + 2 <= x:
         raise ConfigError(
-            f"hops is {hops} but the bound needs hops + 2 > |beta| norm = {x:g}; "
-            f"use at least {max(math.floor(x) - 1, 0):.6g} hops."
+            f"is {hops} but the bound needs hops + 2 > |beta| norm = {x:g}; "
+            f"use at least {max(math.floor(x) - 1, 0):.6g} hops.",
+            "hops",
         )
     if x == 0 or signal_norm == 0:
         return 0.0

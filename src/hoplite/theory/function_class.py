@@ -86,7 +86,7 @@ class FunctionClass:
         kind = find_model(self.model)
         if not has_bounds(kind, kind.Settings()):
             raise ConfigError(
-                f"model is {self.model!r}, for which no bound is known; use {known_models()}."
+                f"is {self.model!r}, for which no bound is known; use {known_models()}.", "model"
             )
         if self.hops is None:
             object.__setattr__(self, "hops", kind.Settings().hops)
@@ -119,9 +119,10 @@ class FunctionClass:
         needed, free = 16 * columns * pairs, available_memory()  # they are held twice for a moment
         if needed > free:
             raise ConfigError(
-                f"hops is {self.hops}; the products of all pairs of hops of {columns:,} features "
+                f"is {self.hops}; the products of all pairs of hops of {columns:,} features "
                 f"take {needed / 1e9:.3g} GB, but only {free / 1e9:.3g} GB are free; use fewer "
-                "hops."
+                "hops.",
+                "hops",
             )
 
     # ---- upper bounds

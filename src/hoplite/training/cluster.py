@@ -70,13 +70,14 @@ class ClusterRows(HopRows):
         training = training or TrainingConfig(dropout=0)
         if not isinstance(model, LinearModel):
             raise ConfigError(
-                f"model is {model.name!r} but a cluster only trains linear models; leave out "
-                "cluster."
+                f"is {model.name!r} but a cluster only trains linear models; leave out cluster.",
+                "model",
             )
         if training.batch:
             raise ConfigError(
-                f"batch is {training.batch} but a cluster uses all rows in every step; set batch "
-                "to 0, or leave out cluster."
+                f"is {training.batch} but a cluster uses all rows in every step; set batch "
+                "to 0, or leave out cluster.",
+                "batch",
             )
         super().__init__(store, model, memory=memory, training=training)
         stack, budget = ExitStack(), parse_bytes(memory)

@@ -690,8 +690,8 @@ def _check_store_options(data: NodeData, **options: Any) -> None:
     given = [name for name, value in options.items() if value is not None]
     if data.stored is None and given:
         raise ConfigError(
-            f"{given[0]} is only used with hop stores; build one with `hoplite propagate` and "
-            "train on it."
+            "is only used with hop stores; build one with `hoplite propagate` and train on it.",
+            given[0],
         )
 
 
@@ -741,7 +741,7 @@ def plan(graph: Any, model: str | None = None, **options: Any) -> Plan:
         model_config.fitted(data), data.num_features, outputs, data.relation_weights
     )
     if not isinstance(built, LinearModel):
-        raise ConfigError(f"model is {chosen!r}, but only linear models have evaluation orders.")
+        raise ConfigError(f"is {chosen!r}, but only linear models have evaluation orders.", "model")
     whole = model_config.standardize or training_config.consistency
     nodes = None if whole else data.split.train
     return plan_order(built, Propagation.of(data, built.config), training_config, nodes)
@@ -753,7 +753,7 @@ def as_seeds(seeds: Any) -> list[int]:
         for seed in seeds:
             check_number("seeds", seed, 0, MAX_SEED, whole=True)
         if not len(seeds) or len(set(seeds)) < len(seeds):
-            raise ConfigError(f"seeds is {seeds!r}; pass at least one seed, and no duplicates.")
+            raise ConfigError(f"is {seeds!r}; pass at least one seed, and no duplicates.", "seeds")
         return [int(seed) for seed in seeds]
     check_number("seeds", seeds, 1, MAX_RUNS, whole=True)
     return list(range(int(seeds)))

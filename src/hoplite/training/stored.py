@@ -407,7 +407,7 @@ class RangeOrder(Order):
     ) -> Evaluation:
         if dropout is not None:
             raise ConfigError(
-                "dropout cannot be applied to precomputed hop features; set dropout to 0."
+                "cannot be applied to precomputed hop features; set dropout to 0.", "dropout"
             )
         values = self._run(Job(filter, _signal, combine=joined))[0][self._places]
 
@@ -559,14 +559,16 @@ def check_training(config: TrainingConfig) -> None:
     for name in NEED_FEATURES:
         if getattr(config, name):
             raise ConfigError(
-                f"{name} is {getattr(config, name)} but hop features in a store were computed "
+                f"is {getattr(config, name)} but hop features in a store were computed "
                 f"without dropout; set {name} to 0, or train "
-                "on the graph."
+                "on the graph.",
+                name,
             )
     if config.order == "weights-first":
         raise ConfigError(
-            "order is 'weights-first' but a hop store contains hop features only; leave it out, "
-            "or train on the graph."
+            "is 'weights-first' but a hop store contains hop features only; leave it out, "
+            "or train on the graph.",
+            "order",
         )
 
 
