@@ -1,6 +1,6 @@
 """Writes a notebook for every example of the gallery: `python scripts/notebooks.py [FOLDER]`.
 
-The scripts in examples/ are the source; what is written (to build/notebooks unless told) is not
+The scripts in examples/ are the source; the notebooks (in build/notebooks by default) are not
 kept in the repository. sphinx-gallery makes the same ones for the site's download links.
 """
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from hoplite.errors import StoreError
 from hoplite.files import atomic_write, lock
-from hoplite.store.building import exclusive_folder
+from hoplite.store.building import lock_folder
 
 
 @contextlib.contextmanager
 def store(folder):
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(exclusive_folder(folder / "store"))
+            stack.enter_context(lock_folder(folder / "store"))
         except StoreError:
             yield False
         else:

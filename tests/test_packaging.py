@@ -58,11 +58,11 @@ def test_the_sdist_has_what_builds_and_nothing_else(script, sdist):
 def test_metadata(sdist):
     with tarfile.open(sdist) as archive:
         (member,) = [m for m in archive.getmembers() if m.name.endswith("/PKG-INFO")]
-        told = message_from_bytes(archive.extractfile(member).read())
-    assert (told["Name"], told["Version"]) == ("hoplite-graph", VERSION)
+        report = message_from_bytes(archive.extractfile(member).read())
+    assert (report["Name"], report["Version"]) == ("hoplite-graph", VERSION)
     extras = {"torch", "plot", "serve", "convert", "databases", "export", "cluster", "all"}
-    assert extras <= set(told.get_all("Provides-Extra"))
-    needs = [line for line in told.get_all("Requires-Dist") if "extra ==" not in line]
+    assert extras <= set(report.get_all("Provides-Extra"))
+    needs = [line for line in report.get_all("Requires-Dist") if "extra ==" not in line]
     names = {re.match(r"[\w-]+", line)[0] for line in needs}
     assert names == {
         "numpy", "scipy", "scikit-learn", "threadpoolctl", "safetensors", "typer", "rich",

@@ -137,11 +137,11 @@ def test_no_file_is_lost(graph, tmp_path):
     assert out.read_text() == "mine"
     done = command(*words, "--proba", "--sets", 0.8, "--overwrite", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["coverage"] == 0.8
-    assert sum(told["set_sizes"].values()) == N
+    report = json.loads(done.stdout)
+    assert report["coverage"] == 0.8
+    assert sum(report["set_sizes"].values()) == N
     sizes = pyarrow.csv.read_csv(out)["set_size"].to_pylist()
-    assert {str(size): sizes.count(size) for size in set(sizes)} == told["set_sizes"]
+    assert {str(size): sizes.count(size) for size in set(sizes)} == report["set_sizes"]
     assert "one label" in command(*words, "--sets", "0.8", "--overwrite").stdout
     assert command(*words, "--sets", "1.5").returncode == 2
 

@@ -107,8 +107,8 @@ def test_training(what: str, model: Path, tmp_path: Path) -> None:
     tables(tmp_path / "spoilt", change)
     before = {path: path.read_bytes() for path in model.iterdir() if path.is_file()}
     out = ["--out", model, "--overwrite"]
-    told = fail(1, "train", "spoilt", *FEW, *options, *out, cwd=tmp_path)
-    assert all(part in told for part in said), told
+    report = fail(1, "train", "spoilt", *FEW, *options, *out, cwd=tmp_path)
+    assert all(part in report for part in said), report
     assert {path: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
 
 
@@ -117,6 +117,6 @@ def test_prediction(what: str, model: Path, tmp_path: Path) -> None:
     change, *said = PREDICTION[what]
     tables(tmp_path / "spoilt", change)
     (tmp_path / "labels.csv").write_text("mine")
-    told = fail(1, "predict", model, "spoilt", "--out", "labels.csv", "--overwrite", cwd=tmp_path)
-    assert all(part in told for part in said), told
+    report = fail(1, "predict", model, "spoilt", "--out", "labels.csv", "--overwrite", cwd=tmp_path)
+    assert all(part in report for part in said), report
     assert (tmp_path / "labels.csv").read_text() == "mine"

@@ -36,10 +36,10 @@ def test_tables_and_page(folder):
 
 def test_several_nodes(folder):
     options = ["--node", "p3", "p8", "--out", "why.html"]
-    told = succeed("explain", "club-model", "club", *options, cwd=folder)
+    report = succeed("explain", "club-model", "club", *options, cwd=folder)
     for place, node in ((1, "p3"), (2, "p8")):
-        assert f"Node {node} of club is predicted " in told
-        assert f"Page: why-{place}.html" in told
+        assert f"Node {node} of club is predicted " in report
+        assert f"Page: why-{place}.html" in report
         page = (folder / f"why-{place}.html").read_text(encoding="utf-8")
         assert f"<h1>Why node {node} is predicted " in page
         assert "By a value of the node itself" in page

@@ -1,4 +1,4 @@
-"""hoplite search and reproduce on the command line: outputs, exports, and mistakes told in time."""
+"""hoplite search and reproduce on the command line: outputs, exports, and early errors."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def opener(browser, pages):
 
 @pytest.fixture(scope="module")
 def shown(browser, pages):
-    """A page for all tests, as drawing it is dear: each leaves it as it was."""
+    """One page for all tests, because drawing it is slow; no test changes it."""
     with opener(browser, pages) as open_page:
         yield functools.cache(open_page)
 

@@ -50,9 +50,9 @@ def test_features_as_they_are(graph, case, operator, seed):
     trained = TrainedModel(config, weights, graph.num_features, graph.class_names)
     explainer, predicted = Explainer(trained, graph), trained.predict(graph)
     for node in rng.choice(graph.num_nodes, 3, replace=False):
-        told = explainer.explain(int(node)).changes(range(graph.num_features))
-        assert told.checked == graph.num_features
-        found = {one.index: one for one in told.found}
+        report = explainer.explain(int(node)).changes(range(graph.num_features))
+        assert report.checked == graph.num_features
+        found = {one.index: one for one in report.found}
         for f in range(graph.num_features):
             own, p = features[node, f], predicted[node]
 
@@ -109,9 +109,9 @@ def test_cells_of_a_table(tables, tmp_path):
 
     for node in range(0, 120, 24):
         summary = explainer.explain(graph.node_ids[node]).summary(top=100)
-        told, predicted = summary.changes, summary.node.predicted
-        assert told.checked == len({one.split("=")[0] for one in graph.feature_names})
-        for flip in told.found:
+        report, predicted = summary.changes, summary.node.predicted
+        assert report.checked == len({one.split("=")[0] for one in graph.feature_names})
+        for flip in report.found:
             name, to, cell = flip.name, flip.to, made[flip.name][node].as_py()
             seen.add((name, cell is None))
             if name == "since":
@@ -156,8 +156,8 @@ def test_a_category_is_only_exchanged_where_that_flips(tables):
         now = theta[names.index(f"town={own}")] if own else 0
         after = [found.logits + weight * (theta[names.index(t)] - now) for t in towns]
         flips = any(one.argmax() != found.logits.argmax() for one in after)
-        told = found.changes([names.index(towns[0])])
-        assert (told.checked, len(told.found)) == (1, int(flips))
+        report = found.changes([names.index(towns[0])])
+        assert (report.checked, len(report.found)) == (1, int(flips))
 
 
 def test_where_nothing_can_be_told(graphs):
@@ -173,8 +173,8 @@ def test_where_nothing_can_be_told(graphs):
     grown = with_structural(graph, 2)
     theta = np.random.default_rng(1).normal(size=(9, 2))
     model = TrainedModel(config, {"theta": theta}, 9, ("a", "b"), grown.feature_names)
-    told = explain(model, grown, node).changes(range(9))
-    assert told.checked == 5  # nobody gives a node another degree
+    report = explain(model, grown, node).changes(range(9))
+    assert report.checked == 5  # nobody gives a node another degree
     isolated = int(np.flatnonzero(np.diff(graph.adjacency.indptr) == 0)[0])
     config = model_config("sgc", 1, "adjacency")
     model = TrainedModel(config, {"theta": theta[:5]}, 5, ("a", "b"))

@@ -65,9 +65,9 @@ def test_the_parts_are_the_margin_of_the_decision(
         lead = logits[node, c] - logits[node, 1 - c]
         scale = 1 + abs(lead) + abs(odds) + np.abs(found.hop_node).sum()
         near = {"abs": 1e-9 * scale}
-        told = found.threshold
-        assert told is not None
-        assert (told.class_, told.probability) == (("no", "yes")[rare], threshold)
+        report = found.threshold
+        assert report is not None
+        assert (report.class_, report.probability) == (("no", "yes")[rare], threshold)
         assert found.threshold_part == pytest.approx(part, **near)
         constant = weights["bias"][c] - weights["bias"][1 - c] if bias else 0.0
         assert found.constant == pytest.approx(constant, **near)

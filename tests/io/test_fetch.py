@@ -98,10 +98,10 @@ def server(monkeypatch):
 def test_what_arrives_is_what_load_reads(server, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets, "ARCHIVES", {"reddit": server.archive()})
     monkeypatch.setenv("HOPLITE_DATA", str(tmp_path))
-    told = []
-    assert fetch("reddit", progress=lambda what, share: told.append(share)) == tmp_path / "reddit"
-    assert told == sorted(told)
-    assert 0 < told[0] <= told[-1] <= 1
+    calls = []
+    assert fetch("reddit", progress=lambda what, share: calls.append(share)) == tmp_path / "reddit"
+    assert calls == sorted(calls)
+    assert 0 < calls[0] <= calls[-1] <= 1
     assert sorted(path.name for path in (tmp_path / "reddit").iterdir()) == sorted(FILES)
     assert not (tmp_path / "escaped.txt").exists()
     assert load("reddit").num_nodes == 30

@@ -35,9 +35,9 @@ def module(tmp_path, monkeypatch):
 
 def test_the_command_line_finds_it_with_its_options(module, tmp_path):
     command = ["cora", "--model", f"{module}:Damped", "--hops", 2, "--epochs", 3, "--seeds", 1]
-    told = hoplite("train", *command, "--damping", 0.25, "--json", "--out", "m", cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
-    config = json.loads(told.stdout)["config"]
+    report = hoplite("train", *command, "--damping", 0.25, "--json", "--out", "m", cwd=tmp_path)
+    assert report.returncode == 0, report.stderr
+    config = json.loads(report.stdout)["config"]
     assert (config["model"], config["damping"]) == ("damped", 0.25)
     assert json.loads(Path("m/config.json").read_text())["module"] == module
     assert "--damping" in hoplite("train", *command, "--help", cwd=tmp_path).stdout

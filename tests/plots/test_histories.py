@@ -18,10 +18,10 @@ def test_curves_are_the_history(graph, trained):
     drawn = {(t.name, t.yaxis): np.array(t.y, dtype=float) for t in lines(figure)}
     assert len(drawn) == 3 * 4  # seeds; training and validation, loss and accuracy
     for run in result.runs:
-        for part, told in (("train", "training"), ("val", "validation")):
+        for part, title in (("train", "training"), ("val", "validation")):
             for axis, what in (("y", "loss"), ("y2", "accuracy")):
                 np.testing.assert_array_equal(
-                    drawn[f"{told}, seed {run.seed}", axis], run.history[f"{part}_{what}"]
+                    drawn[f"{title}, seed {run.seed}", axis], run.history[f"{part}_{what}"]
                 )
 
 

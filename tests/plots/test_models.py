@@ -53,8 +53,8 @@ def test_confusion_and_reliability_are_those_of_scikit_learn(nodes, graph, train
 
     _, points = found.plot_reliability(graph, given).data
     sure, right = proba.max(axis=1).astype(float), proba.argmax(axis=1) == labels
-    true, told = calibration_curve(right, sure, n_bins=15)
-    np.testing.assert_allclose(points.x, told, rtol=1e-6)
+    true, predictions = calibration_curve(right, sure, n_bins=15)
+    np.testing.assert_allclose(points.x, predictions, rtol=1e-6)
     np.testing.assert_allclose(points.y, true, rtol=1e-6)
     counts = np.array([int(c) for c in points.customdata])
     assert counts.sum() == len(chosen)
@@ -81,17 +81,17 @@ def test_numbers_are_drawn_beside_the_true_ones(graph):
     for draw in (result.plot_confusion, result.plot_reliability):
         with pytest.raises(ConfigError, match=r"for regression; use plot_predicted\."):
             draw()
-    told = result.model.predict(numbers)
+    predictions = result.model.predict(numbers)
     for part in ("val", "test"):
         nodes = getattr(graph.split, part)
         for drawn in (result.plot_predicted(part), result.model.plot_predicted(numbers, part)):
             line, points = drawn.data
             np.testing.assert_array_equal(points.x, values[nodes])
-            np.testing.assert_allclose(points.y, told[nodes], rtol=1e-5)
-            ends = [*values[nodes], *told[nodes]]
+            np.testing.assert_allclose(points.y, predictions[nodes], rtol=1e-5)
+            ends = [*values[nodes], *predictions[nodes]]
             np.testing.assert_allclose(line.x, [min(ends), max(ends)], rtol=1e-5)
             assert line.x == line.y
-            r2 = r2_score(values[nodes], told[nodes])
+            r2 = r2_score(values[nodes], predictions[nodes])
             assert f"R² {r2:.3f}, mean error" in drawn.layout.title.text.replace("<br>", " ")
     with pytest.raises(GraphError, match=r"are for classification, .* trained for regression"):
         result.model.plot_predicted(graph)
@@ -116,8 +116,8 @@ def test_several_labels_have_a_curve_each(graph):
         _, *curves = drawn.data
         assert len(curves) == 4
         for c, curve in zip(often, curves, strict=True):
-            true, told = calibration_curve(inside[:, c], chance[:, c], n_bins=15)
-            np.testing.assert_allclose(curve.x, told, rtol=1e-5)
+            true, predictions = calibration_curve(inside[:, c], chance[:, c], n_bins=15)
+            np.testing.assert_allclose(curve.x, predictions, rtol=1e-5)
             np.testing.assert_allclose(curve.y, true, rtol=1e-5)
             assert sum(int(one.split(", ")[-1]) for one in curve.customdata) == len(nodes)
         assert "<b>" not in "".join(curve.name for curve in curves)  # names are only text

@@ -146,8 +146,8 @@ def address(model: TrainedModel, tables: Path, tmp_path_factory: pytest.TempPath
     """Where the tables and their model are served."""
     log = tmp_path_factory.mktemp("log") / "serve.txt"
     log.touch()
-    with serving(tables.parent / "model", tables, log=log) as (told, _):
-        yield told["address"].rstrip("/")
+    with serving(tables.parent / "model", tables, log=log) as (report, _):
+        yield report["address"].rstrip("/")
 
 
 def apart(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -119,28 +119,28 @@ def test_every_kind_of_model(tables, changed, kind, label, options, explained):
         found = answers.change(node, change)
         other = changed(model, node, as_cells(change))
         place = list(other.node_ids).index(node)
-        for told, data in ((found.before, graph), (found.after, other)):
+        for report, data in ((found.before, graph), (found.after, other)):
             wanted = model.predict_proba(data)[place]
-            np.testing.assert_allclose(values(told), wanted, rtol=1e-3, atol=1e-5)
+            np.testing.assert_allclose(values(report), wanted, rtol=1e-3, atol=1e-5)
             row = model.task.columns(model.logits(data)[[place]], model.class_names)
             if model.task.has_classes:
-                assert told.predicted == str(row["predicted"][0])
+                assert report.predicted == str(row["predicted"][0])
             else:
-                assert told.predicted == pytest.approx(row["predicted"][0], rel=1e-4)
+                assert report.predicted == pytest.approx(row["predicted"][0], rel=1e-4)
     assert (answers.model().explained is None) == explained
     if not explained:
         with pytest.raises(ConfigError, match="is not linear"):
             answers.explanation(SCRIPT)
         return
     for node in IDS:
-        told = answers.explanation(node)
-        parts = told.constant + sum(hop.contribution for hop in told.hops)
-        assert parts == pytest.approx(told.margin, rel=1e-3, abs=1e-3)
-        by_node = sum(one.contribution for one in told.nodes.top) + told.nodes.rest
-        assert told.constant + by_node == pytest.approx(told.margin, rel=1e-3, abs=1e-3)
+        report = answers.explanation(node)
+        parts = report.constant + sum(hop.contribution for hop in report.hops)
+        assert parts == pytest.approx(report.margin, rel=1e-3, abs=1e-3)
+        by_node = sum(one.contribution for one in report.nodes.top) + report.nodes.rest
+        assert report.constant + by_node == pytest.approx(report.margin, rel=1e-3, abs=1e-3)
     if not model.task.has_classes:  # in units of the number itself
         predicted = answers.node(IDS[-1]).prediction.predicted
-        assert told.margin == pytest.approx(predicted, rel=1e-5)
+        assert report.margin == pytest.approx(predicted, rel=1e-5)
 
 
 def test_a_hop_store(tables, tmp_path):

@@ -160,9 +160,9 @@ def ask(application, path):
 @pytest.mark.parametrize("ids", [[2**53 + 1, 2**53 + 2, 7], None])
 def test_ids_of_explanations_are_texts(ids):
     names = [str(name) for name in ids or range(3)]
-    told = ask(make_app(Answers(*small(ids))), f"/api/explanation?id={names[0]}").json()
-    assert told["node"]["id"] == told["neighbourhood"]["nodes"][0]["id"] == names[0]
-    assert {part["id"] for part in told["nodes"]["top"]} <= set(names)
+    report = ask(make_app(Answers(*small(ids))), f"/api/explanation?id={names[0]}").json()
+    assert report["node"]["id"] == report["neighbourhood"]["nodes"][0]["id"] == names[0]
+    assert {part["id"] for part in report["nodes"]["top"]} <= set(names)
 
 
 @pytest.fixture
@@ -214,9 +214,9 @@ def test_it_ends_when_asked_to(model, tables, tmp_path, number):
     log = tmp_path / "log"
     log.touch()
     before = sorted((path, path.stat().st_mtime) for path in tables.parent.rglob("*"))
-    with serving(tables.parent / "model", tables, log=log, cwd=tmp_path) as (told, process):
-        kept = socket.create_connection(("127.0.0.1", told["port"]))  # an idle client
-        assert httpx.get(f"{told['address']}api/model").status_code == 200
+    with serving(tables.parent / "model", tables, log=log, cwd=tmp_path) as (report, process):
+        kept = socket.create_connection(("127.0.0.1", report["port"]))  # an idle client
+        assert httpx.get(f"{report['address']}api/model").status_code == 200
         os.kill(process.pid, number)
         assert process.wait() == 0
         kept.close()
@@ -311,9 +311,9 @@ def test_others_are_warned_of(model, tables, tmp_path):
     log = tmp_path / "log"
     log.touch()
     words = [tables.parent / "model", tables, "--host", "0.0.0.0"]
-    with serving(*words, log=log) as (told, _):
-        assert told["address"].startswith("http://127.0.0.1:")
-        here = told["address"]
+    with serving(*words, log=log) as (report, _):
+        assert report["address"].startswith("http://127.0.0.1:")
+        here = report["address"]
         assert httpx.get(here, headers={"Host": "10.1.2.3:8000"}).status_code == 200
         assert httpx.get(here, headers={"Host": "evil.example"}).status_code == 400
     assert "warning: 0.0.0.0 can be reached from other machines" in log.read_text(encoding="utf-8")

@@ -49,7 +49,7 @@ def rows(page, place):
     ]
 
 
-def told(share):
+def percentage(share):
     return f"{100 * share:.1f} %"
 
 
@@ -120,7 +120,7 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
 def test_a_change_moves_the_answer_to_what_the_library_says(browser, address, model, changed):
     graph = changed(model, SCRIPT, {"age": "87.5", "town": "Oslo"})
     shares = model.predict_proba(graph)[list(graph.node_ids).index(SCRIPT)]
-    wanted = dict(zip(model.class_names, map(told, shares), strict=True))
+    wanted = dict(zip(model.class_names, map(percentage, shares), strict=True))
 
     def check(chromium):
         with opened(chromium, address, 390, "dark") as page:

@@ -45,11 +45,11 @@ def test_local_workers_that_are_killed_again_and_again(work, stores):
     graph, whole, folder = work("killed", hops=2)
     environment = {name: os.environ.get(name) for name in SET_BY_DASK}
     random.seed(0)
-    told, killed = [], []
+    calls, killed = [], []
 
     def progress(what, share):
-        told.append((what, share))
-        if len(killed) < 6 and " of panel " in what and len(told) % 5 == 0:
+        calls.append((what, share))
+        if len(killed) < 6 and " of panel " in what and len(calls) % 5 == 0:
             workers = local_workers()
             for worker in workers if len(killed) % 3 == 0 else workers[:1]:
                 worker.kill()
@@ -59,10 +59,10 @@ def test_local_workers_that_are_killed_again_and_again(work, stores):
     assert len(set(killed)) >= 2
     assert store.verify() == []
     assert stores.all_bytes(folder) == whole  # nor is anything left behind
-    places = [what for what, _ in told if " of panel " in what]
+    places = [what for what, _ in calls if " of panel " in what]
     assert len(places) == len(set(places)) == 40
-    assert told[-1][1] == pytest.approx(1)
-    assert [share for _, share in told] == sorted(share for _, share in told)
+    assert calls[-1][1] == pytest.approx(1)
+    assert [share for _, share in calls] == sorted(share for _, share in calls)
     assert not local_workers()
     assert environment == {name: os.environ.get(name) for name in SET_BY_DASK}
     assert propagate(graph, folder, hops=2, cluster="local:1").complete  # nothing to do

@@ -11,7 +11,7 @@ import pytest
 from hoplite import ConfigError, Graph, HopliteWarning
 from hoplite.io.array_files import file_crc32
 from hoplite.store import HopStore, StoreError, propagate
-from hoplite.store.building import exclusive_folder, run_panel
+from hoplite.store.building import lock_folder, run_panel
 from hoplite.store.files import read_manifest
 
 SETTINGS = {"hops": 3}
@@ -307,7 +307,7 @@ def test_folders_that_are_no_store(graphs, tmp_path):
 
 def test_one_process_leads(graphs, tmp_path):
     with (
-        exclusive_folder(tmp_path / "s"),
+        lock_folder(tmp_path / "s"),
         pytest.raises(StoreError, match="another process is using"),
     ):
         propagate(graphs(5, 2), tmp_path / "s", hops=1)

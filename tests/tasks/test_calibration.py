@@ -77,8 +77,8 @@ def test_no_prediction_changes(seed, by, sharpness, share):
     assert before.threshold == pytest.approx(task.threshold, rel=1e-9)
     chance = after.link(other)[:, after.positive]
     clear = np.abs(chance - after.threshold) > 1e-9
-    told = np.where(chance >= after.threshold, after.positive, 1 - after.positive)
-    np.testing.assert_array_equal(after.predict(other)[clear], told[clear])
+    report = np.where(chance >= after.threshold, after.positive, 1 - after.positive)
+    np.testing.assert_array_equal(after.predict(other)[clear], report[clear])
     assert after.figure("log_loss", labels, z) <= task.figure("log_loss", labels, z) + 1e-12
 
 
@@ -99,10 +99,10 @@ def test_a_calibrated_model(tmp_path):
     np.testing.assert_allclose(table[f"p_{graph.class_names[1]}"], expected[:, 1], atol=1e-6)
     run, val = result.best_run, graph.split.val
     assert run.val_metrics["log_loss"] < plain.best_run.val_metrics["log_loss"]
-    told = run.calibration
-    assert told["temperature"] == temperature
-    assert told["val"]["before"] == plain.best_run.val_metrics["calibration_error"]
-    assert told["val"]["after"] == pytest.approx(
+    report = run.calibration
+    assert report["temperature"] == temperature
+    assert report["val"]["before"] == plain.best_run.val_metrics["calibration_error"]
+    assert report["val"]["after"] == pytest.approx(
         calibration_error(graph.labels[val], model.predict_proba(graph)[val]), abs=1e-6
     )
     assert plain.best_run.calibration is None

@@ -106,7 +106,7 @@ def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:sets that cover .* need")  # of 0.99 and more
 def test_every_class_is_covered_if_asked(tmp_path):
-    """The exact rule, class by class; and sets that forget a rare class are told."""
+    """The exact rule, class by class; and a note of sets that leave out a rare class."""
     rng = np.random.default_rng(3)
     graph = rare()
     big = Split(graph.split.train[:60], np.setdiff1d(np.arange(400), graph.split.train[:60]))

@@ -122,10 +122,10 @@ def test_a_result_has_the_metrics_of_its_runs(tmp_path):
         means = result.metrics(part)
         each = [run.metrics(part)["macro_f1"] for run in result.runs]
         assert means["macro_f1"] == pytest.approx((np.mean(each), np.std(each)))
-        told = result.summary()
-        assert told["metrics"][part]["macro_f1"]["mean"] == means["macro_f1"].mean
-        assert told["baseline"][part]["accuracy"] == result.baseline(part)["accuracy"]
-        assert told["runs"][1]["metrics"][part] == result.runs[1].metrics(part).as_dict()
+        report = result.summary()
+        assert report["metrics"][part]["macro_f1"]["mean"] == means["macro_f1"].mean
+        assert report["baseline"][part]["accuracy"] == result.baseline(part)["accuracy"]
+        assert report["runs"][1]["metrics"][part] == result.runs[1].metrics(part).as_dict()
     with pytest.raises(ConfigError, match="part is 'train'"):
         result.metrics("train")
 

@@ -130,8 +130,8 @@ def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
     assert result.runs[0].test_accuracy == np.mean(predicted[test] == graph.labels[test])
     assert result.runs[0].val_accuracy == np.mean(predicted[val] == graph.labels[val])
     assert model.training["val_accuracy"] == result.runs[0].val_accuracy
-    told = result.runs[0].val_metrics
-    assert told["balanced_accuracy"] == pytest.approx(
+    report = result.runs[0].val_metrics
+    assert report["balanced_accuracy"] == pytest.approx(
         balanced_accuracy_score(graph.labels[val], predicted[val])
     )
     table = predict_table(model, graph)

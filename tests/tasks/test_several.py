@@ -29,14 +29,14 @@ def scored(draw):
 @given(scored())
 def test_figures_are_those_of_scikit_learn(case):
     labels, p = case
-    told = (p > 0.5).astype(np.int8)
+    report = (p > 0.5).astype(np.int8)
     names = [f"c{c}" for c in range(p.shape[1])]
-    found = evaluate_labels(labels, p, told, names)
+    found = evaluate_labels(labels, p, report, names)
     for average in ("micro", "macro"):
-        wanted = metrics.f1_score(labels, told, average=average, zero_division=0)
+        wanted = metrics.f1_score(labels, report, average=average, zero_division=0)
         assert found[f"{average}_f1"] == pytest.approx(wanted)
-    assert found["subset_accuracy"] == pytest.approx(metrics.accuracy_score(labels, told))
-    assert found["label_accuracy"] == pytest.approx(1 - metrics.hamming_loss(labels, told))
+    assert found["subset_accuracy"] == pytest.approx(metrics.accuracy_score(labels, report))
+    assert found["label_accuracy"] == pytest.approx(1 - metrics.hamming_loss(labels, report))
     least = np.finfo(float).eps
     clipped = np.clip(p, least, 1 - least)
     losses = labels * np.log(clipped) + (1 - labels) * np.log(1 - clipped)
@@ -48,7 +48,7 @@ def test_figures_are_those_of_scikit_learn(case):
     ):
         wanted = np.mean([score(labels[:, c], p[:, c]) for c in both]) if both else np.nan
         assert found[name] == pytest.approx(wanted, nan_ok=True)
-    parts = metrics.precision_recall_fscore_support(labels, told, average=None, zero_division=0)
+    parts = metrics.precision_recall_fscore_support(labels, report, average=None, zero_division=0)
     for c, name in enumerate(names):
         values = [found.classes[name][what] for what in ("precision", "recall", "f1", "support")]
         assert values == pytest.approx([part[c] for part in parts])
@@ -78,9 +78,9 @@ def tagged():
 def test_a_matrix_is_learned(tagged):
     result = train(tagged, "sgc", **OPTIONS, seeds=2)
     nodes, run = tagged.split.test, result.best_run
-    labels, told = tagged.labels[nodes], run.model.predict(tagged)[nodes]
-    assert told.shape == labels.shape
-    assert run.test_metrics["micro_f1"] == metrics.f1_score(labels, told, average="micro")
+    labels, report = tagged.labels[nodes], run.model.predict(tagged)[nodes]
+    assert report.shape == labels.shape
+    assert run.test_metrics["micro_f1"] == metrics.f1_score(labels, report, average="micro")
     assert run.scores["test_micro_f1"] == pytest.approx(run.test_metrics["micro_f1"])
     assert result.metrics()["roc_auc"].mean > 0.9
     seen = tagged.labels[tagged.split.train]

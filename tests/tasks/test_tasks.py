@@ -47,7 +47,7 @@ def test_what_every_task_promises(task):
 
 
 def test_a_saved_model_knows_its_task(tmp_path):
-    """One that names none, as those of earlier versions, has classes; a strange one is told of."""
+    """Without one, as in earlier versions, it has classes; an unknown task is an error."""
     graph = scattered_graph()
     model = train(graph, "sgc", hops=1, epochs=2).model
     assert model.training["task"] == "multiclass"

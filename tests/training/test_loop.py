@@ -92,7 +92,7 @@ def test_a_seed_gives_the_same_bits_alone_and_among_others_on_any_threads(
 @pytest.mark.usefixtures("_threads_as_before")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_interrupt_ends_a_training_of_several_seeds(cora, threads):
-    """Ctrl-C in the progress, which is told in the main thread."""
+    """Ctrl-C in the progress function, which runs in the main thread."""
     set_num_threads(threads)
     states = []
 

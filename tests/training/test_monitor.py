@@ -50,8 +50,8 @@ def test_the_monitor_and_the_tie_choose_the_epoch(graph, monitor, tie):
         best = curve[run.best_epoch - 1]
         ranked.append((best, 0 if tie == "first" else -losses[run.best_epoch - 1]))
         if monitor not in ("accuracy", "loss"):
-            told = np.nan_to_num(run.val_metrics[NAMES[monitor]], nan=-9.0)
-            assert best == pytest.approx(told, abs=1e-6)
+            report = np.nan_to_num(run.val_metrics[NAMES[monitor]], nan=-9.0)
+            assert best == pytest.approx(report, abs=1e-6)
     if ranked:
         assert result.best_run is result.runs[ranked.index(max(ranked))]
 

@@ -1,4 +1,4 @@
-"""Numbers without end: told before training, never saved, never a prediction."""
+"""Infinite numbers: an error before training, never saved, never a prediction."""
 
 import json
 import sys

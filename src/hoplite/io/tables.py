@@ -318,8 +318,8 @@ def _no_feature(option: str, name: str, nodes: Table, names: Sequence[str]) -> D
     """The error for an option that names ``name``, which is not one of the feature columns."""
     shown = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
     return DatasetError(
-        f"--{option} ({option}= in Python) contains {name!r}, which is not a feature column of {nodes.label}; choose from "
-        f"{shown}.{nearest_hint(name, names)}"
+        f"--{option} ({option}= in Python) contains {name!r}, which is not a feature column of "
+        f"{nodes.label}; choose from {shown}.{nearest_hint(name, names)}"
     )
 
 

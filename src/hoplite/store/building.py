@@ -126,7 +126,7 @@ def propagate(
     log.info("propagating %s to %s: %d hops, %s, %s", name, folder, hops, operator, chosen)
     with (
         disk_errors(folder),
-        exclusive_folder(folder),
+        lock_folder(folder),
         watched(progress, steps_bar, f"propagate {name}") as report,
         connect(cluster, folder, budget) if cluster else contextlib.nullcontext() as workers,
     ):
@@ -170,7 +170,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def exclusive_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Make ``folder``, hold it for this process, and remove what a killed one left unfinished."""
     if folder.exists() and not folder.is_dir():
         raise StoreError(f"{folder} is a file; pass a folder as --out (out= in Python).")

@@ -42,7 +42,7 @@ from hoplite.io.extend import NewNodes, NewTables
 from hoplite.machine import parse_bytes, release_memory, used_memory
 from hoplite.progress import steps_bar, watched
 from hoplite.store import files
-from hoplite.store.building import Progress, disk_errors, exclusive_folder, log, run_panel
+from hoplite.store.building import Progress, disk_errors, lock_folder, log, run_panel
 from hoplite.store.cost import RESERVE, Sizes, check_room, prepared_entries
 from hoplite.store.store import HopStore
 from hoplite.structural import links_among, log_degrees_of, structural_count
@@ -103,7 +103,7 @@ def update_store(
     log.info("adding to the store %s", folder)
     with (
         disk_errors(folder),
-        exclusive_folder(folder),
+        lock_folder(folder),
         watched(progress, steps_bar, f"update {folder}") as report,
     ):
         store, tell = HopStore.open(folder).require_complete(), report or (lambda what, share: None)
