@@ -170,7 +170,7 @@ def _print_sets(
         )
     if guaranteed:
         least = max(0.0, 2 * share - 100)
-        console.print_line(f"They are made by CV+, which guarantees {least:g} % at least")
+        console.print_line(f"CV+ guarantees a coverage of at least {least:g} %.")
 
 
 class Tally:
