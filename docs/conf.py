@@ -67,8 +67,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(np|sp|pa|numpy|scipy|sklearn|torch|pyarrow|plotly|rich|typer|msgspec)\..*"),
     (r"py:.*", r"(collections|concurrent|dataclasses|pathlib|os|types|typing)(\..*)?"),
     (r"py:.*", r"(optional|array-like|ndarray|Tensor)"),
-    # a bound in Annotated[float, Meta(ge=-1.0)] is no type
-    (r"py:class", r"\d+\.\d+"),
+    # bounds in Annotated[float, Meta(ge=-1.0)] or Annotated[int, pydantic.Field(ge=1)], not types
+    (r"py:class", r"\d+\.\d+|FieldInfo|NoneType|MaxLen|Ge|Le|AllowInfNan"),
 ]
 
 sphinx_gallery_conf = gallery_conf()
