@@ -78,8 +78,7 @@ def evaluate_classes(
     confusion = np.bincount(labels * m + predicted, minlength=m * m).reshape(m, m)
     hits, support, guesses = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
     per_class = _precision_recall_f1(hits, support, guesses)
-    for name in CURVES:
-        per_class[name] = _areas(name, labels[:, None] == np.arange(m), probabilities)
+    per_class |= _areas(labels[:, None] == np.arange(m), probabilities)
     own = probabilities[np.arange(len(labels)), labels] / probabilities.sum(axis=1, dtype=float)
     figures = {
         "accuracy": hits.sum() / len(labels),
@@ -174,8 +173,7 @@ def evaluate_labels(
     """
     hits = (labels * predicted).sum(axis=0)
     per_label = _precision_recall_f1(hits, labels.sum(axis=0), predicted.sum(axis=0))
-    for name in CURVES:
-        per_label[name] = _areas(name, labels == 1, probabilities)
+    per_label |= _areas(labels == 1, probabilities)
     chances = np.where(labels, probabilities, 1 - probabilities.astype(np.float64))
     figures = {
         "micro_f1": 2 * hits.sum() / max(labels.sum() + predicted.sum(), 1),
@@ -193,48 +191,42 @@ def evaluate_labels(
 
 def mean_curve(name: str, inside: np.ndarray, scores: np.ndarray) -> float:
     """The mean area under the curves of the columns (n, m), without those that mean nothing."""
-    return _mean_of_known(_areas(name, inside, scores))
+    return _mean_of_known(_areas(inside, scores)[name])
 
 
-def _areas(name: str, inside: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The area under the curve of each column: (n, m) -> (m,)."""
-    columns = zip(inside.T, scores.T, strict=True)
-    return np.array([CURVES[name](*column) for column in columns])
+def _areas(inside: np.ndarray, scores: np.ndarray) -> dict[str, np.ndarray]:
+    """By the name of a curve, the area under it of each column: (n, m) -> (m,)."""
+    columns = [curve_areas(*column) for column in zip(inside.T, scores.T, strict=True)]
+    return dict(zip(CURVES, np.array(columns).T, strict=True))
 
 
-def roc_auc(inside: np.ndarray, scores: np.ndarray) -> float:
-    """The area under the ROC curve of ``scores`` (n,); NaN if all or none are ``inside`` (n,).
+def curve_areas(inside: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
+    """The area under the ROC curve, and the average precision, of ``scores`` (n,).
 
-    It is the chance that a node inside has a higher score than one outside, ties counting half:
+    With the distinct scores t, falling, h_t nodes inside and o_t outside that have score t, p nodes
+    inside in all and q outside, they are
 
-        (sum of the ranks of those inside - p (p + 1) / 2) / (p (n - p)),    p = |inside|
+        sum_t h_t (o_t / 2 + sum_{s < t} o_s) / (p q)
+        sum_t (recall_t - recall_{t-1}) precision_t
 
-    >>> roc_auc(np.array([False, True, True]), np.array([0.1, 0.4, 0.1]))
-    0.75
+    The first is the chance that a node inside has a higher score than one outside, ties counting
+    half. Both are NaN if all or none are ``inside`` (n,).
+
+    >>> curve_areas(np.array([False, True, True]), np.array([0.3, 0.4, 0.1]))
+    (0.5, 0.8333333333333333)
     """
     p, n = int(inside.sum()), len(inside)
     if p in (0, n):
-        return np.nan
-    _, which, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = counts.cumsum() - (counts - 1) / 2
-    return float((ranks[which][inside].sum() - p * (p + 1) / 2) / (p * (n - p)))
-
-
-def average_precision(inside: np.ndarray, scores: np.ndarray) -> float:
-    """sum_t (recall_t - recall_{t-1}) precision_t over the distinct scores t, falling; NaN if all
-    or none are ``inside``.
-
-    >>> average_precision(np.array([False, True, True]), np.array([0.3, 0.4, 0.1]))
-    0.8333333333333333
-    """
-    if inside.all() or not inside.any():
-        return np.nan
+        return np.nan, np.nan
     _, which, counts = np.unique(-scores, return_inverse=True, return_counts=True)
     hits = np.bincount(which, inside)
-    return float((hits * hits.cumsum() / counts.cumsum()).sum() / hits.sum())
+    others = counts - hits
+    below = (n - p) - others.cumsum()
+    roc = (hits * (others / 2 + below)).sum() / (p * (n - p))
+    return float(roc), float((hits * hits.cumsum() / counts.cumsum()).sum() / p)
 
 
-CURVES = {"roc_auc": roc_auc, "average_precision": average_precision}
+CURVES = ("roc_auc", "average_precision")
 
 
 def _mean_of_known(values: np.ndarray) -> float:

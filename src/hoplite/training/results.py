@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -198,8 +198,18 @@ class TrainingResult(Described, Scored):
             From the name of a metric to the ends of its interval; empty for more than 10,000 nodes.
             The calibration error has none: resampling makes it larger.
         """
-        run, rng = self.best_run, np.random.default_rng(0)
         check_choice("part", part, SCORED)
+        if part not in self._intervals:
+            self._intervals[part] = self._resampled(part)
+        return self._intervals[part]
+
+    @cached_property
+    def _intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """By part, those that are known."""
+        return {}
+
+    def _resampled(self, part: str) -> dict[str, tuple[float, float]]:
+        run, rng = self.best_run, np.random.default_rng(0)
         labels, logits = run.outputs.get(part, (np.empty(0), np.empty(0)))
         if not 0 < len(labels) <= MAX_FOLDED:
             return {}
