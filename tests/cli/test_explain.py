@@ -80,7 +80,7 @@ def test_a_store_instead_of_the_tables(folder):
         (2, ["club-model", "club", "--node", "p1", "--alone"], "--alone explains one logit, but"),
         (1, ["lgc", "citeseer", "--node", "1"], "trained on 1,433 features"),
         (1, ["nowhere", "cora", "--node", "1"], "not a model folder"),
-        (2, ["lgc", "cora", "--node", "1", "--out", "x.pdf"], "ending of --out"),
+        (2, ["lgc", "cora", "--node", "1", "--out", "x.pdf"], "suffix of --out"),
         (2, ["lgc", "cora", "--node", "1", "--out", "no/x.html"], "existing folder"),
     ],
 )

@@ -80,7 +80,7 @@ def test_one_candidate_is_named_by_its_number(graph, file):
     for _ in range(2):
         result = hoplite.auto(graph, trials="3,", candidates=file, **FEW)
         assert ([one.position for one in result.candidates], result.trials) == ([3], "3,")
-    with pytest.raises(ConfigError, match="candidate 99, but there are 12 candidates"):
+    with pytest.raises(ConfigError, match="99, but there are 12 candidates"):
         hoplite.auto(graph, trials="3,99", candidates=file)
 
 

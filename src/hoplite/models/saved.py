@@ -153,7 +153,7 @@ def write_folder(
         contents = {model.weights_file: data}
         if figures is not None and known is not None:
             contents[f"result-{known[:16]}.json"] = figures
-        contents[CONFIG_FILE] = _json(dataclasses.asdict(model), 2)
+        contents[CONFIG_FILE] = _json(msgspec.to_builtins(model), 2)
     except ValueError as error:
         raise ModelFileError(f"cannot write the model to {given}: {error}.") from error
     made = not folder.exists()
