@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.preprocessing import StandardScaler
 
 from hoplite.config import Checked, choice_setting, number_setting
 from hoplite.engine.polynomial import iterate
@@ -337,6 +336,8 @@ class Fourier(HopPooling):
         bins = NodeInputs.fit(graphs, train, settings.structure).bins
         unscaled = {"mean": np.zeros(0), "deviation": np.zeros(0)}
         own = cls(settings, graphs.num_features, {"bins": bins} | unscaled)
+        from sklearn.preprocessing import StandardScaler  # only now, as importing it takes time
+
         inside, scaler = _members(graphs, train), StandardScaler()
         for part, offsets, values in own.hop_blocks(graphs):
             rows = _side_by_side(values)[np.repeat(inside[part], np.diff(offsets))]
