@@ -155,3 +155,10 @@ def test_what_is_imported_at_once_is_in_the_core():
             for name in names:
                 assert name.split(".")[0] in own, f"{path} imports {name}"
                 assert name not in POSIX, f"{path} imports {name}, which Windows has not"
+
+
+def test_a_graph_is_trained_without_scikit_learn(tmp_path):
+    blocked = BLOCKED.format(names=("sklearn",))
+    use = "import hoplite, hoplite.graphs\nhoplite.train('cora', 'lgc', hops=2, epochs=3)"
+    done = subprocess.run([sys.executable, "-c", blocked + use], cwd=tmp_path, timeout=600)
+    assert done.returncode == 0
