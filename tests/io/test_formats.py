@@ -127,7 +127,8 @@ def test_edge_lists(tmp_path, name, text):
         ("# a\na b\nc\n", "line 3 has 1 cell instead of 2"),
         ("a b\nc d\ne f g h\n", "line 3 has at least 3 cells instead of 2"),
         ('a b\nc "d\n', "line 2 has a quote that is never closed"),
-        ("from,to\n1,2\n2,3\n", "starts with 'from' and 'to', but then has numbers"),
+        ("from,to\n1,2\n2,3\n", "starts with 'from' and 'to', but all other ids are numbers"),
+        ('"from", "to"\n\n"-1", "2"\n"2", "3"\n', "starts with 'from' and 'to'"),
         ("a b 1\nc d x\n", r"column 'weight' of .*e\.txt has 'x' in data row 2"),
         ("a b 1\nc d -2\n", r"has '-2' in data row 2"),
         ("a b 1\nc d nan\n", r"has 'nan' in data row 2"),
@@ -139,6 +140,11 @@ def test_wrong_edge_lists(tmp_path, text, message):
     with pytest.raises(DatasetError, match=message) as caught:
         read_edge_list(tmp_path / "e.txt")
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_text_ids_may_stand_before_numbers(tmp_path):
+    (tmp_path / "e.txt").write_text("A,B\n1,2\n2,3\nC,1\n")
+    assert read_edge_list(tmp_path / "e.txt").node_ids == ("1", "2", "3", "A", "B", "C")
 
 
 @pytest.mark.parametrize("kind", ["real", "integer", "pattern"])

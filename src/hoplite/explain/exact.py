@@ -417,7 +417,7 @@ def node_index(data: NodeData, node: Any) -> int:
         if str(node) in texts:
             return texts.index(str(node))
         hint = nearest_hint(node, texts[:MAX_COMPARED])
-        hint = hint or f" An id is, for example, {texts[0]!r}."
+        hint = hint or "".join(f" An id is, for example, {text!r}." for text in texts[:1])
         raise GraphError(f"node {node!r} is not in the graph.{hint}")
     text = str(node)
     if isinstance(node, bool) or not text.isdecimal() or int(text) >= data.num_nodes:

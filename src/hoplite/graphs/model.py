@@ -6,6 +6,7 @@ In a folder it is an ordinary trained model, whose ``training`` has the family u
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -226,7 +227,7 @@ class GraphModel:
                 raise ValueError(f"unknown family {content.family!r}")
             family = find_family(content.family)
             pairs = content.arrays.items()
-            state = {name: np.frombuffer(data, dtype) for name, (dtype, data) in pairs}
+            state = {name: np.frombuffer(data, _number_type(text)) for name, (text, data) in pairs}
             pooling = family(family.Settings(**content.settings), content.num_features, state)
         except (ValueError, TypeError, OverflowError) as error:
             raise ModelFileError(f"{folder} is damaged ({error}); train it again.") from None
@@ -238,6 +239,13 @@ class GraphModel:
             f"{name}={value!r}" for name, value in dataclasses.asdict(self.pooling.settings).items()
         )
         return f"GraphModel({self.pooling.name}, {settings}, outputs={len(self.class_names)})"
+
+
+def _number_type(text: str) -> np.dtype:
+    """The type of a saved array; ValueError unless it is of plain numbers."""
+    if not re.fullmatch("[<|][fiu][1248]", text):
+        raise ValueError(f"unknown type {text!r}")
+    return np.dtype(text)
 
 
 def is_graph_model(model: TrainedModel) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -568,26 +569,35 @@ class Features:
     def _fit_words(self, name: str) -> WordsColumn | None:
         """How a text becomes TF-IDF; None if no two rows of the training share a word.
 
-        The most frequent words are kept.
+        The most frequent words are kept, and of equally frequent ones the first by name. All
+        distinct words of the training rows are held at a time.
         """
-        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.feature_extraction.text import CountVectorizer
 
-        fitted = TfidfVectorizer(min_df=MIN_ROWS, max_features=self._options.terms)
-        try:
-            fitted.fit(self._training_texts(name))
-        except ValueError:  # there is none
-            return None
-        terms = tuple(fitted.get_feature_names_out().tolist())
-        return WordsColumn(name, terms=terms, idf=tuple(fitted.idf_.tolist()))
-
-    def _training_texts(self, name: str) -> Iterator[str]:
-        step, train = block_rows(WORDS_WIDTH), self._train
+        analyze = CountVectorizer().build_analyzer()
+        rows, uses, total = Counter[str](), Counter[str](), 0
+        train = self._train if self._train is not None and len(self._train) else None
+        step = block_rows(WORDS_WIDTH)
         for start in range(0, self._nodes, step):
             texts = self._read([name], start, start + step)[name]
-            if train is not None and len(train):
+            if train is not None:
                 low, high = train.searchsorted([start, start + step])
                 texts = texts[train[low:high] - start]
-            yield from (text or "" for text in texts)
+            total += len(texts)
+            for text in texts:
+                words = analyze(text) if text else ()
+                uses.update(words)
+                rows.update(set(words))
+        known = sorted(
+            (word for word, count in rows.items() if count >= MIN_ROWS),
+            key=lambda word: (-uses[word], word),
+        )
+        terms = tuple(sorted(known[: self._options.terms]))
+        if not terms:
+            return None
+        counts = np.array([rows[term] for term in terms])
+        idf = 1 + np.log((1 + total) / (1 + counts))
+        return WordsColumn(name, terms=terms, idf=tuple(idf.tolist()))
 
     def _fit_text(self, name: str) -> tuple[TextColumn | WordsColumn, bool] | None:
         """How a text becomes features and whether it ever changes; None if it is a key."""

@@ -44,6 +44,7 @@ def read_edge_list(
     with Workspace() as work, work.clear_errors(str(path)):
         named = any(options.get(name) is not None for name in EDGE_COLUMNS)
         edges = _edges(work, path, reading.options, named=named)
+        _refuse_header(work, edges, reading.options)
 
         def ids() -> list[str]:
             ends = " UNION ALL ".join(
@@ -108,6 +109,25 @@ def graph_with_nodes(
     return graph_of(work, nodes, edges, reading, seed, path.stem)
 
 
+def _refuse_header(work: Workspace, edges: Table, options: TableOptions) -> None:
+    """Raise DatasetError for a first line such as ``from,to`` if all other ids are numbers."""
+    ends = [id_sql(edges, end) for end in options.ends]
+    whole = " AND ".join(f"regexp_full_match({end}, '{INTEGER_TEXT.pattern}')" for end in ends)
+    words, first, second, rows = work.one(
+        f"SELECT count_if(NOT ({whole})), first({ends[0]}), first({ends[1]}), count(*) "
+        f"FROM {edges.sql}"
+    )
+    texts = (
+        first and second and not (INTEGER_TEXT.fullmatch(first) or INTEGER_TEXT.fullmatch(second))
+    )
+    if words == 1 and rows > 1 and texts:
+        raise DatasetError(
+            f"{edges.label} starts with {first!r} and {second!r}, but all other ids are numbers; "
+            "if these are column names, rename them to source and target, or pass them as "
+            "--source and --target (source= and target= in Python)."
+        )
+
+
 def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -> Table:
     """The edges; a first line names the two ends, or must do so if they are ``named``."""
     special = (*options.ends, options.weight)
@@ -138,13 +158,6 @@ def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -
             "separated by a comma, tab or space, or a header with these names. If it is a node "
             f"table, pass its folder with --nodes {path.name} --edges FILE (nodes= and edges= in "
             "Python)."
-        )
-    after = b"".join(head[skip + 1 : skip + 2]).decode("utf-8", "replace").strip().split(separator)
-    if not header and all(map(str.isdigit, after[:2])) and not any(map(str.isdigit, words)):
-        raise DatasetError(
-            f"{path} starts with {words[0]!r} and {words[1]!r}, but then has numbers; if these are "
-            "column names, rename them to source and target, or pass them as --source and --target "
-            "(source= and target= in Python)."
         )
     names = words if header else list(special[: len(words)])
     return csv_table(work, path, names=names, skip=skip + header, separator=separator)

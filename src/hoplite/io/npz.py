@@ -220,6 +220,8 @@ def _compressed(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values, indices and indptr of a matrix that :func:`_packed` made, checked."""
     counts, steps = (file.read(f"{what}_{part}", "iu", 1) for part in ("counts", "steps"))
+    if len(steps) and not 0 <= steps.min() <= steps.max() < columns:
+        raise ValueError(f"its {what}_steps are not between 0 and {columns - 1}")
     stored = file.read(f"{what}_{values}", "f", 0, 1)
     if stored.dtype not in (np.float32, np.float64):
         raise ValueError(f"its numbers have type {stored.dtype}")

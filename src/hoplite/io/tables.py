@@ -720,8 +720,13 @@ def join_edges(
     if weighted:  # the sum of repeated ones, whatever their order
         with work.clear_errors(edges.label):
             work.rows(
-                "CREATE OR REPLACE TABLE pairs AS "
-                "SELECT s, t, fsum(w)::FLOAT AS w, kind FROM pairs GROUP BY s, t, kind"
+                "CREATE OR REPLACE TABLE pairs AS SELECT s, t, TRY_CAST(fsum(w) AS FLOAT) AS w, "
+                "kind FROM pairs GROUP BY s, t, kind"
+            )
+        if work.one("SELECT count_if(w IS NULL) FROM pairs")[0]:
+            raise DatasetError(
+                f"the weights of a repeated edge of {edges.label} add up to more than a 32-bit "
+                "number can hold; scale them down."
             )
     return weighted
 

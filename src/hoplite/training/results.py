@@ -201,7 +201,7 @@ class TrainingResult(Described, Scored):
         check_choice("part", part, SCORED)
         if part not in self._intervals:
             self._intervals[part] = self._resampled(part)
-        return self._intervals[part]
+        return dict(self._intervals[part])
 
     @cached_property
     def _intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
