@@ -123,8 +123,13 @@ def test_tags_are_columns_of_0_and_1_else_degrees(small: GraphSet) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_test_graphs_change_no_bit_of_a_model(name: str) -> None:
-    """The trained model is the same without test graphs, and with others in their place."""
+def test_test_graphs_do_not_change_a_model(name: str) -> None:
+    """The trained model is the same without test graphs, and with others in their place.
+
+    To the bit, but for random features: these are a product of all nodes, whose sums BLAS may order
+    by the number of rows. Anything learned from test graphs would differ by far more.
+    """
+    near = {"rtol": 1e-5, "atol": 1e-6} if name == "fourier" else {"rtol": 0}
     graphs = random_set(3)
     split = graphs.table.split
     kept = np.sort(np.concatenate([split.train, split.val]))
@@ -142,9 +147,9 @@ def test_test_graphs_change_no_bit_of_a_model(name: str) -> None:
     ]
     for model in models[1:]:
         for key, value in models[0].head.weights.items():
-            np.testing.assert_array_equal(model.head.weights[key], value)
+            np.testing.assert_allclose(model.head.weights[key], value, **near)
         for key, value in models[0].pooling.state.items():
-            np.testing.assert_array_equal(model.pooling.state[key], value)
+            np.testing.assert_allclose(model.pooling.state[key], value, **near)
 
 
 def test_folds_fit_the_vocabulary_anew(small: GraphSet) -> None:
