@@ -27,13 +27,19 @@ COMMANDS = {
     "propagate local:2": ["--hops", "3000", "--out", "OUT", "--cluster", "local:2"],
     "train": [*LONG, "--out", "OUT"],
 }
-# moments: as soon as signals are heard, a random time later, and when the work has begun
-MOMENTS = ["first", "random", "working"]
+# moments: as soon as signals are heard, when workers are started, a random time later, and when
+# the work has begun
+MOMENTS = ["first", "starting", "random", "working"]
 THOROUGH = bool(os.environ.get("HOPLITE_THOROUGH"))
 ALL = list(itertools.product(COMMANDS, SIGNALS, MOMENTS))
+# as libraries have that compute: it receives signals while the main thread blocks them
+THREAD = """
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
 SAMPLE = [
     ("propagate local:2", signal.SIGTERM, "working"),
-    ("propagate local:2", signal.SIGINT, "random"),
+    ("propagate local:2", signal.SIGINT, "starting"),
     ("propagate", signal.SIGHUP, "working"),
     ("train", signal.SIGINT, "working"),
     ("train", signal.SIGTERM, "first"),
@@ -88,9 +94,12 @@ def test_one_sentence_and_nobody_left(dataset, tmp_path, command, number, moment
             preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in SIGNALS],
         )
     else:
-        process = start(command.split()[0], dataset, *words, env=environment)
+        before = THREAD if moment == "starting" else ""
+        process = start(command.split()[0], dataset, *words, before=before, env=environment)
     wait_for(lambda: listens(process), process)
-    if moment == "random":
+    if moment == "starting" and command == "propagate local:2":
+        wait_for(lambda: len(psutil.Process(process.pid).children()) > 1, process)
+    elif moment in ("starting", "random"):
         time.sleep(random.Random(f"{command} {number}").uniform(0, 3))
     elif moment == "working" and command == "train":
         time.sleep(1)  # nothing of it shows from outside

@@ -24,6 +24,7 @@ import socket
 import ssl
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -426,7 +427,7 @@ def _local(count: int) -> Iterator[Any]:
         stack.enter_context(dask.config.set(SETTINGS | {"temporary-directory": scratch}))
         try:
             with _without_signals():
-                local: Any = LocalCluster(
+                cluster = LocalCluster(
                     n_workers=count,
                     threads_per_worker=1,
                     memory_limit=0,  # the tasks keep to their own
@@ -438,7 +439,7 @@ def _local(count: int) -> Iterator[Any]:
                     scheduler_kwargs={"dashboard": False},
                     silence_logs=logging.CRITICAL,
                 )
-            stack.enter_context(local)
+                local: Any = stack.enter_context(cluster)  # before a signal is heard
         except (RuntimeError, TimeoutError, AssertionError) as error:
             raise ClusterError(
                 f"the {count} processes of local:{count} did not start ({error}), perhaps because "
@@ -449,15 +450,29 @@ def _local(count: int) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _without_signals() -> Iterator[None]:
-    """Threads and processes that start within do not hear the signals of a terminal."""
+    """Threads and processes that start within do not hear the signals of a terminal.
+
+    This process hears them at the end of the block: a thread that was there before receives them,
+    and Python would then interrupt the block, which leaves a cluster that nobody closes.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # it unblocks signals, so it is first
+    received: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(signal.getsignal(number)):
+                handlers[number] = signal.signal(number, lambda number, _: received.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGHUP])
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in received[:1]:
+            signal.raise_signal(number)
