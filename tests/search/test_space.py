@@ -279,6 +279,9 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b"note = '\xe9'")
     with pytest.raises(ConfigError, match="UTF-8"):
         read_space(tmp_path / "latin.toml")
+    (tmp_path / "loop.toml").symlink_to("loop.toml")
+    with pytest.raises(GridError, match="symbolic links"):  # a bad file, not a wrong name
+        read_space(tmp_path / "loop.toml")
 
 
 def test_options_themselves_are_a_space():

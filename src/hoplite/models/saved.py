@@ -40,6 +40,7 @@ from hoplite.models.labelprop import CorrectSmooth
 from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.settings import ModelConfig, is_known
 from hoplite.preparation import Preparation
+from hoplite.tasks import DEFAULT_TASK, TASKS
 
 CONFIG_FILE = "config.json"
 CHOICE = "auto"  # the folder that records how the model was chosen, next to the model
@@ -75,6 +76,8 @@ class ModelFile:
         names = self.feature_names
         if names is not None and len(names) != self.num_features:
             raise ValueError(f"{len(names):,} names for {self.num_features:,} features")
+        if self.training.get("task", DEFAULT_TASK) not in [*TASKS]:
+            raise ValueError("unknown task")
         made = () if self.preparation is None else self.preparation.names
         if made and (names or ())[: len(made)] != made:
             raise ValueError("the preparation produces other features")
