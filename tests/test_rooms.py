@@ -1,6 +1,7 @@
 """The rooms: imports go down, none come back, and the library needs no experiments."""
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,15 @@ MODULES = {
 }
 
 
+@functools.cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imports(module: str) -> set[str]:
     """The modules of the package that ``module`` imports, lazily or not, but for types alone."""
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    tree = tree_of(module)
     for_types = {
         id(inner)
         for node in ast.walk(tree)
@@ -70,8 +77,8 @@ def test_no_room_imports_itself_by_way_of_others() -> None:
 
 
 def test_the_library_needs_neither_experiments_nor_benchmarks() -> None:
-    for path in MODULES.values():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for module in MODULES:
+        for node in ast.walk(tree_of(module)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not {name.split(".")[0] for name in names} & {"experiments", "benchmarks"}

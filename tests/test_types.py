@@ -21,8 +21,9 @@ WRONG = (  # a line each, of which every one must be refused
     "hoplite.lod('cora')",
     "model: hoplite.Graph = result.model",
 )
-# Types of SciPy and its like are taken for Any: reading them takes longer than all the rest.
-MYPY = "[mypy]\n[mypy-torch.*,scipy.*,sklearn.*,pyarrow.*]\nfollow_imports = skip\n"
+# Types of other libraries but NumPy are taken for Any: reading them takes longer than all the rest.
+ANY = "torch scipy sklearn pyarrow pandas polars networkx duckdb dask distributed plotly rich typer"
+MYPY = "[mypy]\n[mypy-" + ".*,".join(ANY.split()) + ".*]\nfollow_imports = skip\n"
 
 
 @pytest.fixture(scope="module")

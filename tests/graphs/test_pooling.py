@@ -129,7 +129,7 @@ def test_test_graphs_do_not_change_a_model(name: str) -> None:
     To the bit, but for random features: these are a product of all nodes, whose sums BLAS may order
     by the number of rows. Anything learned from test graphs would differ by far more.
     """
-    near = {"rtol": 1e-5, "atol": 1e-6} if name == "fourier" else {"rtol": 0}
+    rtol, atol = (1e-5, 1e-6) if name == "fourier" else (0, 0)
     graphs = random_set(3)
     split = graphs.table.split
     kept = np.sort(np.concatenate([split.train, split.val]))
@@ -147,9 +147,9 @@ def test_test_graphs_do_not_change_a_model(name: str) -> None:
     ]
     for model in models[1:]:
         for key, value in models[0].head.weights.items():
-            np.testing.assert_allclose(model.head.weights[key], value, **near)
+            np.testing.assert_allclose(model.head.weights[key], value, rtol, atol)
         for key, value in models[0].pooling.state.items():
-            np.testing.assert_allclose(model.pooling.state[key], value, **near)
+            np.testing.assert_allclose(model.pooling.state[key], value, rtol, atol)
 
 
 def test_folds_fit_the_vocabulary_anew(small: GraphSet) -> None:
