@@ -268,7 +268,7 @@ def read_text(what: str, source: Any, advice: str = "give ") -> str:
         return read_regular(Path(source), MAX_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: also a path with a null character
         reason = error.strerror if isinstance(error, OSError) else error
-        failure = GridError if os.path.lexists(source) else ConfigError  # noqa: PTH110 - long names
+        failure = GridError if os.path.lexists(source) else ConfigError
         raise failure(
             f"{what} {str(source)!r} cannot be read: {reason}; {advice}the path of a TOML file in "
             f"UTF-8.{nearest_hint(source, GRIDS)}"
