@@ -10,35 +10,9 @@ import pytest
 
 import hoplite
 from hoplite import ConfigError
-from hoplite.errors import nearest_hint
-from hoplite.models import MODELS, find_model
-from hoplite.models.settings import ARGUMENTS, all_settings
-from hoplite.operators import OPERATORS
+from hoplite.models import find_model
+from hoplite.models.settings import ARGUMENTS
 from hoplite.preparation import TableOptions
-
-SETTINGS = [*all_settings()]
-COLUMNS = ["account", "fraud", "amount", "opened", "Branch", "last_login", "state", "x", "payer"]
-
-
-@pytest.mark.parametrize(
-    ("value", "names", "meant"),
-    [
-        ("lcg", MODELS, "lgc"),
-        ("hop", SETTINGS, "hops"),
-        ("weightdecay", SETTINGS, "weight_decay"),
-        ("optimiser", SETTINGS, "optimizer"),
-        ("renormalised", OPERATORS, "renormalized"),
-        ("fruad", COLUMNS, "fraud"),
-        ("branch", COLUMNS, "Branch"),
-        ("y", COLUMNS, None),
-        ("id", COLUMNS, None),
-        ("transformer", MODELS, None),
-        ("", COLUMNS, None),
-        ("b" * 20_000, [f"{k}" + "a" * 20_000 for k in range(50)], None),  # and it is fast
-    ],
-)
-def test_nearest_hint(value: str, names: list[str], meant: str | None) -> None:
-    assert nearest_hint(value, names) == ("" if meant is None else f" Did you mean {meant!r}?")
 
 
 def test_arguments_are_suggested_as_well(tmp_path: Path) -> None:

@@ -26,25 +26,6 @@ def rows(html: str) -> str:
     return html.replace("<bdi>", "").replace("</bdi>", "")
 
 
-def test_a_graph_tells_its_sizes(graph):
-    alone = int((graph.adjacency.sum(axis=1) == 0).sum())
-    assert alone > 0
-    for shown in (graph._repr_html_(), printed(graph)):
-        assert f"{graph.num_nodes:,}, {alone} without an edge" in shown
-        assert f"{graph.num_edges:,}, weights" in shown
-    assert "<script>" not in graph._repr_html_()
-    html = rows(graph._repr_html_())
-    for c, name in enumerate(("&lt;b&gt;bold&lt;/b&gt;", "&lt;img src=x onerror=")):
-        count = int((graph.labels == c).sum())
-        own = int((graph.labels[graph.split.train] == c).sum())
-        start = html.index(name)
-        line = html[start : html.index("</tr>", start)]
-        assert f">{count}</td>" in line
-        assert f">{own}</td>" in line
-    assert "\u202e" not in html
-    assert repr(graph) == f"Graph(nodes=140, edges={graph.num_edges}, features=6, classes=4)"
-
-
 @pytest.mark.parametrize("hops", [3, 11, 30])
 def test_tables_of_an_explanation_add_up(graph, hops):
     """However many hops there are: the weakest are one row together."""

@@ -240,15 +240,6 @@ def test_other_graphs_at_prediction() -> None:
         plain.predict(calls)
 
 
-@pytest.mark.parametrize("model", ["sgc", "egc", "hlgc", "gcn", "gat", "jacobiconv"])
-def test_models_of_one_operator_say_so(model: str) -> None:
-    graph = arcs_graph(np.random.default_rng(0))
-    with pytest.raises(
-        ConfigError, match=rf"\(call:out, .*\), but {model} has a single .*; use lgc or blocks"
-    ):
-        hoplite.train(graph, model, epochs=1)
-
-
 def test_what_keeps_no_relations_says_so(tmp_path: Path) -> None:
     graph = arcs_graph(np.random.default_rng(0))
     fitted = hoplite.train(graph, "lgc", hops=1, epochs=1).model

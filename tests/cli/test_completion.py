@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 from tests.commands import hoplite
-
-PROGRAM = "import sys; sys.argv[0] = 'hoplite'; from hoplite.__main__ import main; main()"
 
 
 def asked(text: str, shell: str) -> dict[str, str]:
@@ -46,17 +40,3 @@ def test_names_are_offered(tmp_path):
         "hoplite datasets --fetch ": ["reddit"],
     }.items():
         assert set(some) <= set(offered(text).split()), text
-
-
-def test_it_waits_for_no_large_library():
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", PROGRAM],
-        capture_output=True,
-        text=True,
-        env=os.environ | asked("hoplite train cora --model lg", "bash"),
-        check=True,
-    )
-    assert done.stdout == "lgc\n"
-    imported = {line.split("|")[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
-    assert {"hoplite", "typer"} < imported
-    assert not imported & {"torch", "sklearn", "pandas", "plotly", "pyarrow", "fastapi", "duckdb"}

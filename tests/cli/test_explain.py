@@ -67,22 +67,3 @@ def test_a_store_instead_of_the_tables(folder):
     for part in ("class", "against", "model"):
         assert stored[part] == whole[part]
     assert "increase --memory" in fail(1, *words, "1MB", cwd=folder)
-
-
-@pytest.mark.parametrize(
-    ("code", "arguments", "message"),
-    [
-        (1, ["lgc", "cora", "--node", "2708"], "pass an index from 0 to 2,707"),
-        (1, ["club-model", "club", "--node", "q3"], "'q3' is not in the graph"),
-        (2, ["club", "club-model", "--node", "p1"], "hoplite explain club-model club"),
-        (2, ["lgc", "cora", "--node", "1", "--class", "Thoery"], "Did you mean 'Theory'"),
-        (2, ["gcn", "cora", "--node", "1"], "gcn"),
-        (2, ["club-model", "club", "--node", "p1", "--alone"], "--alone explains one logit, but"),
-        (1, ["lgc", "citeseer", "--node", "1"], "trained on 1,433 features"),
-        (1, ["nowhere", "cora", "--node", "1"], "not a model folder"),
-        (2, ["lgc", "cora", "--node", "1", "--out", "x.pdf"], "suffix of --out"),
-        (2, ["lgc", "cora", "--node", "1", "--out", "no/x.html"], "existing folder"),
-    ],
-)
-def test_mistakes_are_one_sentence(folder, code, arguments, message):
-    assert message in fail(code, "explain", *arguments, cwd=folder)

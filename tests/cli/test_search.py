@@ -8,7 +8,6 @@ import shlex
 from pathlib import Path
 
 import pyarrow.csv
-import pytest
 from tests.commands import fail, succeed
 
 SPACE = """
@@ -55,19 +54,3 @@ def test_the_command_that_repeats_the_choice_can_be_run(tmp_path: Path) -> None:
     assert trained["relations"] == ["a:out", "a:in", "b:out", "b:in"]
     searched = json.loads(succeed(*words, "--json", cwd=tmp_path))
     assert trained["test_accuracy_mean"] == searched["test_mean"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--grid", "papre"], "Did you mean 'paper'?"),
-        (["--model", "lcg"], "Did you mean 'lgc'?"),
-        (["--protocol", "both"], "protocol is 'both'"),
-        (["--export", "runs.xls"], ".parquet"),
-        (["--gate", "class"], "lgc has no gate"),
-        (["--workers", "0"], "--workers"),
-    ],
-)
-def test_mistakes_are_told_before_any_training(words: list[str], said: str, tmp_path: Path) -> None:
-    assert said in fail(2, "search", "cora", "--out", str(tmp_path / "s"), *words)
-    assert not (tmp_path / "s").exists()

@@ -14,9 +14,9 @@ from tests.explain.test_explain import untrained as random_model
 from tests.untidy import UNTRAINED, cut_store, folder
 from tests.untidy import graphs as untidy_graphs
 
-from hoplite import ConfigError, StoreError, propagate
+from hoplite import StoreError, propagate
 from hoplite.bases import EXAMPLES
-from hoplite.explain import NoRemovals, explain, flips
+from hoplite.explain import explain, flips
 from hoplite.models import model_config
 from hoplite.operators import SYMMETRIC
 
@@ -80,37 +80,6 @@ def test_any_store_explains_as_its_graph(graph, case, operator, hops, rows, colu
         check_equal(explain(trained, store, node, **classes), wanted)
         with patch.multiple("hoplite.explain.exact", BLOCK_ENTRIES=9, LEAST_NUMBERS=9):
             check_equal(explain(trained, store, node, **classes), wanted)
-
-
-def test_half_precision_leaves_a_residual_that_is_told(graphs, tmp_path):
-    graph = graphs(n=30, dtype=np.float32)
-    store = propagate(graph, tmp_path / "store", hops=3, basis="chebyshev", dtype="bfloat16")
-    trained = untrained(model_config("lgc", 3, basis="chebyshev"), graph)
-    found = explain(trained, store, graph.node_ids[5])
-    classes = {"class_": found.class_, "against": found.against}
-    whole = explain(trained, graph, graph.node_ids[5], **classes)
-    size = np.abs(whole.by_node).sum()
-    np.testing.assert_allclose(found.by_node, whole.by_node, atol=0.02 * size)
-    assert 1e-6 < abs(found.residual) < 0.05 * size
-
-
-def test_mistakes(graphs, tmp_path):
-    graph = graphs(dtype=np.float32)
-    store = propagate(graph, tmp_path / "store", hops=2)
-    node = graph.node_ids[1]
-    for config, sentence in (
-        (model_config("lgc", 2, "adjacency"), "operator is 'adjacency' but"),
-        (model_config("lgc", 2, basis="chebyshev"), "basis is 'chebyshev' but"),
-        (model_config("lgc", 3), "hops is 3 but"),
-    ):
-        with pytest.raises(ConfigError, match=sentence):
-            explain(untrained(config, graph), store, node)
-    trained = untrained(model_config("lgc", 2), graph)
-    with pytest.raises(StoreError, match=r"explaining a node needs .* increase --memory"):
-        explain(trained, store, node, memory="1MB")
-    held = untrained(model_config("lgc", 2, standardize=True), graph)
-    with pytest.raises(NoRemovals, match="standardised over all nodes"):
-        flips(held, store, node)
 
 
 def test_flips_of_a_store(graphs, tmp_path):

@@ -7,12 +7,10 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from pyarrow import csv
-from sklearn.base import clone
 
 import hoplite
-from hoplite import DatasetError, Graph, GraphError, HopliteWarning, LGCClassifier
+from hoplite import DatasetError, Graph, GraphError, HopliteWarning
 from hoplite.machine import quiet
-from hoplite.predictions import predict_table
 from hoplite.structural import structural_features, structural_names
 
 NODES = {
@@ -257,32 +255,6 @@ def test_scipy_against_dense():
         assert sum(graph.split.sizes().values()) == 9
     with pytest.raises(GraphError, match="must be square"):
         hoplite.io.from_scipy(sp.eye_array(2, 3))
-
-
-def test_one_line_to_a_model(graphs):
-    """Every kind of graph trains, predicts, and is what the estimators take."""
-    networkx, pandas = (pytest.importorskip(name) for name in ("networkx", "pandas"))
-    pytest.importorskip("torch_geometric")
-    graph = graphs(n=60, d=4, dtype=np.float32)
-    pair = pandas.DataFrame(NODES | {"label": list("aabbab")}), pandas.DataFrame(EDGES)
-    club = networkx.karate_club_graph()
-    club = networkx.relabel_nodes(club, lambda i: f"m{i}")
-    for node in club:
-        club.nodes[node].update(label=club.nodes[node].pop("club"), degree=club.degree(node))
-    for given in (hoplite.io.to_pyg(graph), club, pair):
-        result = hoplite.train(given, "sgc", hops=1, epochs=3)
-        table = predict_table(result.model, given)
-        assert table["predicted"].tolist() == predict_table(
-            result.model, result.graph)["predicted"].tolist()  # fmt: skip
-        data = hoplite.open_data(given)
-        mask = data.labels >= 0
-        y = np.array(data.class_names)[data.labels]
-        fitted = clone(LGCClassifier(given, hops=1, epochs=3)).fit(mask, y)
-        same = LGCClassifier(data, hops=1, epochs=3).fit(np.flatnonzero(mask), y[mask])
-        np.testing.assert_array_equal(fitted.predict(mask), same.predict(np.flatnonzero(mask)))
-        assert fitted.model_.class_names == same.model_.class_names
-    grid = {"hops": [1, 2]}
-    assert len(hoplite.search(club, "sgc", grid=grid, seeds=1, epochs=2).ranking) == 2
 
 
 def test_a_model_knows_its_structural_features(tmp_path):

@@ -23,7 +23,7 @@ from tests.workbooks import write_workbook
 
 import hoplite
 from hoplite import DatasetError, Graph
-from hoplite.errors import ConfigError, HopliteError
+from hoplite.errors import HopliteError
 from hoplite.preparation import Preparation, TableOptions
 
 SERVER = Path("/usr/lib/postgresql")
@@ -289,12 +289,3 @@ def test_a_server_that_is_not_there():
     with pytest.raises(DatasetError, match="cannot be read") as caught:
         hoplite.load("postgresql://nobody@127.0.0.1:1/none")
     assert "\n" not in str(caught.value)
-
-
-def test_a_database_needs_both_tables(tmp_path, frames):
-    with sqlite3.connect(tmp_path / "half.db") as con:
-        frames[0].to_sql("nodes", con, index=False)
-    with pytest.raises(DatasetError, match=r"no table 'edges' \(it has nodes\)"):
-        hoplite.load(tmp_path / "half.db")
-    with pytest.raises((DatasetError, ConfigError)):
-        hoplite.load(tmp_path / "none.duckdb")

@@ -13,7 +13,6 @@ import pytest
 import hoplite
 from hoplite import io as datasets
 from hoplite.errors import DatasetError, HopliteWarning
-from hoplite.io.sources import arrow_durations
 from hoplite.preparation import AS_THEY_ARE
 
 read_tables = partial(datasets.read_tables, prepare=AS_THEY_ARE)
@@ -119,17 +118,6 @@ def test_durations_are_seconds_and_halves_are_numbers(tmp_path, unit, second):
     for graph in (*graphs, datasets.read_tables(tmp_path, scale="none")):
         assert graph.feature_names == ("d", "d=(missing)", "h")
         assert graph.features.tolist() == [[4, 0, 0.5], [1.5, 1, 2], [-1, 0, 3]]
-
-
-def test_durations_are_found_by_their_names_among_any_columns():
-    columns = {
-        "list": pa.list_(pa.duration("s")), 'a"b; DROP': pa.duration("ms"), "d": pa.duration("us"),
-        "struct": pa.struct({"d": pa.duration("ns")}), "é": pa.duration("ns"), "x": pa.int64(),
-    }  # fmt: skip
-    note = base64.b64encode(pa.schema(columns).serialize().to_pybytes())
-    assert arrow_durations(note) == {'a"b; DROP': "ms", "d": "us", "é": "ns"}
-    for cut in range(0, len(note), 7):  # whatever is left of it, nothing fails
-        assert set(arrow_durations(note[:cut])) <= set(columns)
 
 
 def test_a_note_that_calls_other_columns_durations_changes_nothing(tmp_path):

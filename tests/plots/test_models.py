@@ -9,7 +9,7 @@ from hoplite import ConfigError, Graph, GraphError, train
 from hoplite.engine.spectrum import basis_values
 from hoplite.tasks.evaluation import calibration_error
 
-go = pytest.importorskip("plotly.graph_objects")
+pytest.importorskip("plotly.graph_objects")
 
 
 def curves(figure, axis):
@@ -60,18 +60,6 @@ def test_confusion_and_reliability_are_those_of_scikit_learn(nodes, graph, train
     assert counts.sum() == len(chosen)
     gap = (counts * np.abs(np.array(points.x) - np.array(points.y))).sum() / len(chosen)
     assert gap == pytest.approx(calibration_error(labels, proba))
-
-
-def test_wrong_nodes_are_told(graph, trained):
-    found = trained["lgc"].model
-    with pytest.raises(ConfigError, match=r"nodes is 'tset'.*Did you mean 'test'"):
-        found.plot_confusion(graph, "tset")
-    for nodes in ([900], [-1, 3], np.ones(5, bool)):
-        with pytest.raises(GraphError, match="nodes"):
-            found.plot_confusion(graph, nodes)
-    unknown = np.flatnonzero(graph.labels < 0)
-    with pytest.raises(GraphError, match="no label that the model knows"):
-        found.plot_reliability(graph, unknown)
 
 
 def test_numbers_are_drawn_beside_the_true_ones(graph):

@@ -22,7 +22,7 @@ from tests.examples import THOROUGH
 
 import hoplite
 from hoplite import Graph
-from hoplite.errors import ConfigError, GraphError, HopliteError, SearchError
+from hoplite.errors import ConfigError, HopliteError, SearchError
 from hoplite.search import FinishedTrial, Scores, SearchProgress, Trial, full_options, results
 from hoplite.search.executors import Processes, Threads
 from hoplite.search.results import rank
@@ -189,21 +189,6 @@ def test_the_fingerprint_sees_every_part_but_no_width(graphs):
     others.append(graph.with_split(hoplite.Split(graph.split.train, graph.split.test)))
     others.append(graph.with_loop_weight(3.0))
     assert len({first, *map(fingerprint, others)}) == 7
-
-
-def test_wrong_arguments(graph, tmp_path):
-    split = hoplite.Split(graph.split.train[:9], [], graph.split.test)  # too few for folds
-    with pytest.raises(GraphError, match="no val nodes"):
-        hoplite.search(graph.with_split(split), "lgc", **FEW)
-    for options, message in [
-        ({"workers": 0}, "workers is 0"),
-        ({"executor": "thread"}, "executor is 'thread'"),
-        ({"executor": "processes"}, "requires out"),
-        ({"cluster": "local:2"}, "requires out"),
-        ({"grid": {"monitor": ["loss", "accuracy"]}}, "monitor has several values"),
-    ]:
-        with pytest.raises(ConfigError, match=message):
-            hoplite.search(graph, "lgc", **FEW | options)
 
 
 def test_two_stages(graph, tmp_path):

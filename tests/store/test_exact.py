@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hoplite import ConfigError, Graph
+from hoplite import Graph
 from hoplite.bases import EXAMPLES as BASES
 from hoplite.engine.backend import has_native, use_threads
 from hoplite.io.array_files import CsrFiles
@@ -87,20 +87,3 @@ def test_half_precision_and_its_error(graphs, stores, tmp_path, dtype, basis):
     assert [record["hop"] for record in store.errors()] == [1, 2, 3]
     assert np.array_equal(store.rows([49, 0]), kept[:, [49, 0]])
     assert HopStore.open(tmp_path / "s").errors() == store.errors()
-
-
-def test_wrong_questions_get_one_sentence(graphs, tmp_path):
-    store = propagate(graphs(10, 3), tmp_path / "s", hops=1)
-    with pytest.raises(ConfigError, match="stop is 11"):
-        store.read(0, 11)
-    with pytest.raises(ConfigError, match="hops is 2"):
-        store.read(0, 1, hops=[2])
-    with pytest.raises(ConfigError, match="nodes goes from 0 to 10 but the store has 10"):
-        store.rows([0, 10])
-    with pytest.raises(ConfigError, match="pass a list of integer node indices"):
-        store.rows([0.5])
-    assert store.rows([]).shape == (2, 0, 3)
-    with pytest.raises(ConfigError, match="Did you mean 'float16'"):
-        propagate(graphs(10, 3), tmp_path / "t", hops=1, dtype="flat16")
-    with pytest.raises(ConfigError, match="memory is 'much'"):
-        propagate(graphs(10, 3), tmp_path / "t", hops=1, memory="much")

@@ -124,15 +124,6 @@ def test_curves_of_test_nodes_require_validation_nodes():
         hoplite.train(graph.with_split(split), "sgc", record_test=True)
 
 
-def test_a_warning_names_the_scores_that_it_judges_by():
-    rng = np.random.default_rng(5)
-    labels = rng.permutation(np.arange(60) % 2)
-    features, edges = rng.standard_normal((60, 3)), rng.integers(0, 60, (90, 2))
-    graph = all_labels(hoplite.Graph.from_edges(edges, features, labels))
-    with pytest.warns(hoplite.HopliteWarning, match="by out-of-fold scores the model is no better"):
-        hoplite.train(graph, "blocks", hops=1)
-
-
 def test_solved_models_count_penalties():
     graph = all_labels(untidy(sparse=False))
     for optimizer, step in (("path", "penalty"), ("adam", "epoch")):

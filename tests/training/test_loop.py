@@ -90,24 +90,6 @@ def test_a_seed_gives_the_same_bits_alone_and_among_others_on_any_threads(
 
 
 @pytest.mark.usefixtures("_threads_as_before")
-@pytest.mark.parametrize("threads", [1, 2])
-def test_an_interrupt_ends_a_training_of_several_seeds(cora, threads):
-    """Ctrl-C in the progress function, which runs in the main thread."""
-    set_num_threads(threads)
-    states = []
-
-    def interrupt(state):
-        states.append(state)
-        if state.epoch >= 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        hoplite.train(cora, "lgc", seeds=6, epochs=10**6, patience=10**6, progress=interrupt)
-    assert states[-1].done < 6 * 10**5
-    assert not [one for one in threading.enumerate() if one.name.startswith("hoplite-run")]
-
-
-@pytest.mark.usefixtures("_threads_as_before")
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no timer")
 def test_a_signal_ends_a_training_of_several_seeds(cora):
     set_num_threads(2)

@@ -280,18 +280,6 @@ def test_what_a_store_cannot_do(store, options, sentence):
         hoplite.train(store, "lgc", epochs=1, **options)
 
 
-def test_other_refusals(graph, store):
-    for model in ("gcn", "gat"):
-        with pytest.raises(ConfigError, match="needs the edges"):
-            hoplite.train(store, model, epochs=1)
-    with pytest.raises(ConfigError, match="memory is only used with hop stores"):
-        hoplite.train(graph, "lgc", epochs=1, memory="4GB")
-    with pytest.raises(
-        ConfigError, match="model is 'hlgc' but a cluster only trains linear models"
-    ):
-        hoplite.train(store, "hlgc", epochs=1, cluster="local:1")
-
-
 MEASURE = r"""
 import json, re, sys
 from pathlib import Path
