@@ -97,6 +97,19 @@ def local_workers(leader: int | None = None) -> list[psutil.Process]:
     return found
 
 
+def running_workers() -> list[psutil.Process]:
+    """The worker processes of ``local:N`` in this process that have started.
+
+    Dask does not start a worker again that was killed while it started.
+    """
+    from distributed import Nanny
+    from distributed.core import Status
+
+    processes = [nanny.process for nanny in list(Nanny._instances)]
+    running = [one.pid for one in processes if one and one.status == Status.running]
+    return [psutil.Process(pid) for pid in running if pid]  # None if it has just ended
+
+
 @pytest.fixture
 def dask(tmp_path_factory):
     cluster = Dask(tmp_path_factory.mktemp("dask"))

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 from tests.commands import Process, hoplite, start
-from tests.dask_processes import ANOTHER_VERSION, WITHOUT_HOPLITE, local_workers
+from tests.dask_processes import ANOTHER_VERSION, WITHOUT_HOPLITE, local_workers, running_workers
 
 from hoplite import Graph
 from hoplite.errors import ClusterError
@@ -50,7 +50,7 @@ def test_local_workers_that_are_killed_again_and_again(work, stores):
     def progress(what, share):
         calls.append((what, share))
         if len(killed) < 6 and " of panel " in what and len(calls) % 5 == 0:
-            workers = local_workers()
+            workers = running_workers()
             for worker in workers if len(killed) % 3 == 0 else workers[:1]:
                 worker.kill()
                 killed.append(worker.pid)

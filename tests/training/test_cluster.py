@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.dask_processes import dask, local_workers  # noqa: F401 - a fixture
+from tests.dask_processes import dask, local_workers, running_workers  # noqa: F401 - a fixture
 
 from hoplite import ConfigError, Graph, Split, TrainingConfig, model_config
 from hoplite.engine import backend
@@ -114,14 +114,14 @@ def test_local_workers_that_are_killed(graph, store):
 
     def progress(state):
         if state.epoch in (2, 5):
-            victims = local_workers()[: state.epoch // 2]  # one, then both
+            victims = running_workers()[: state.epoch // 2]  # one, then both
             for worker in victims:
                 worker.kill()
                 killed.append(worker.pid)
 
     with ClusterRows(store, model, "local:2", training=training) as source:
         found = fit(model, source, training, sets, progress)
-    assert len(killed) >= 3
+    assert len(killed) >= 2
     assert_same_bits(found, expected)
     assert not local_workers()
 
