@@ -79,7 +79,24 @@ class Description:
 
 
 class DiskGraph(Closing):
-    """A graph on disk, as :class:`hoplite.NodeData`; close it, or use it in a ``with`` block."""
+    """A graph on disk, which implements :class:`hoplite.NodeData` in little memory.
+
+    Close it after use, or open it in a ``with`` block.
+
+    Parameters
+    ----------
+    folder : path
+        A folder written by :func:`write_disk_graph` or :func:`import_tables`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_disk_graph(Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)), folder)
+    ...     with DiskGraph(folder) as graph:
+    ...         print(graph.num_nodes, graph.feature_rows(1, 2).tolist())
+    3 [[0.0, 1.0, 0.0]]
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -209,15 +226,26 @@ def is_disk_graph(folder: Path) -> bool:
 
 
 def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
-    """Write a graph from memory, for a process that has less of it; X in float32.
+    """Write a graph from memory to a folder, which :class:`DiskGraph` opens.
 
+    Another process can then compute its hop features with less memory than the graph needs.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph to write; its features are stored in float32.
+    folder : path
+        The folder to write to.
+
+    Examples
+    --------
     >>> import tempfile
     >>> path = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_disk_graph(path, folder)
-    ...     with DiskGraph(folder) as found:
-    ...         print(found, found.feature_rows(1, 2).tolist())
-    DiskGraph(nodes=3, edges=2, features=3) [[0.0, 1.0, 0.0]]
+    ...     with DiskGraph(folder) as graph:
+    ...         print(graph)
+    DiskGraph(nodes=3, edges=2, features=3)
     """
     graph.refuse_relations("a graph on disk")
     folder = Path(folder)
