@@ -140,25 +140,28 @@ class _Kept:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SearchResult(Described, Scored):
-    """The outcome of a search under one protocol.
+    """The result of a search under one protocol; :func:`hoplite.search` returns it.
 
     Parameters
     ----------
     protocol : {"validation", "test"}
+        How the best configuration was chosen.
     name : str
-        The model's.
+        Name of the model.
     graph : Graph
+        The data.
     trials : list of FinishedTrial
-        Every trial in the grid's order, with those of a first stage.
+        All trials in the order of the grid, including those of a first stage.
     ranking : list of ConfigurationScores
-        Best first; of two stages those of the second.
+        Configurations, best first; for a search in two stages, those of the second.
     seeds : list of int
+        The seeds.
     facts : dict
-        The data's fingerprint and Hoplite's version.
+        Fingerprint of the data, and version of Hoplite.
     cut : str or None
-        What the grid says that was left out.
+        What the grid leaves out, as it says itself.
     folder : Path or None
-        Where the search's file is.
+        Folder of the search's file.
     """
 
     protocol: str
