@@ -146,7 +146,7 @@ class DiskGraph(Closing):
 
     @property
     def relation_weights(self) -> dict[str, float]:
-        """None: directions and types of edges are not kept here."""
+        """Empty: a graph on disk has no directions and types of edges."""
         return {}
 
     @property
@@ -168,7 +168,7 @@ class DiskGraph(Closing):
 
     @cached_property
     def node_ids(self) -> StoredIds | None:
-        """The ids of the nodes, integers where all of them are; None if they have none."""
+        """The ids of the nodes, as integers if all of them are; None if they have none."""
         names, damaged = [IDS, ID_ENDS], partial(self._damage, IDS)
         names = [name for name in names if name in self._found.crc32]
         if not names:
@@ -178,11 +178,11 @@ class DiskGraph(Closing):
             return StoredIds(self.folder, self.num_nodes, integers=integers, damaged=damaged)
 
     def fingerprint(self) -> Fingerprint:
-        """By which the graph is known again; it was noted when the files were written."""
+        """What identifies the graph; it was computed when the files were written."""
         return self._found.fingerprint
 
     def in_memory(self) -> Graph:
-        """All of it in memory."""
+        """The whole graph in memory."""
         n = self.num_nodes
         return Graph(
             self.adjacency_rows.read(0, n).to_scipy(n),
