@@ -123,7 +123,8 @@ class Programs:
 
     def pip(self, words: list[str]) -> str:
         assert words[0] == "install"
-        for wanted in map(Requirement, words[1:]):
+        own = [re.sub(r"^\.", PROJECT["name"], word) for word in words[1:]]  # "." is the repository
+        for wanted in map(Requirement, own):
             assert wanted.name == PROJECT["name"]
             assert wanted.extras <= EXTRAS
         return ""

@@ -175,7 +175,7 @@ def epoch(alt: str) -> str:
     parts += [line(left, below, left + 5 * scale, below)]
     for tick in range(6):
         parts += [text(left + tick * scale, below + 16, str(tick), "tick")]
-    parts += [text(left + scale, below + 34, "1: as fast as plain torch", "tick")]
+    parts += [text(left + scale, below + 34, "1: as fast as plain PyTorch", "tick")]
     return drawing(480, below + 44, parts, alt)
 
 

@@ -95,7 +95,7 @@ def measured() -> dict[str, str]:
         "budget": search_text(LARGE, r"peak / the budget of (\S+ MB)"),
         "budget_times": row(LARGE, "the graph (CSR and features) / the budget")[1].rstrip(" x"),
         "train_time": row(LARGE, "lgc with L-BFGS, 4 hops")[1],
-        "train_size": search_text(LARGE, r"\| (232,965 nodes, \w+ entries)"),
+        "train_size": search_text(LARGE, r"\| (232,965 nodes), \w+ entries"),
         "machine": search_text(BENCH, r"Machine: ([^,]+, \d+ cores)"),
         "reproduced": search_text(RESULTS_TEXT, r"\*\*(\d+ of \d+) accuracies within"),
         "optimism": search_text(

@@ -22,7 +22,17 @@ class HopliteError(Exception):
 
 
 class GraphError(HopliteError, ValueError):
-    """A graph's adjacency, features, labels or split contradict each other."""
+    """A graph's adjacency matrix, features, labels or split contradict each other.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> try:
+    ...     hoplite.Graph.from_edges([(0, 5)], [[1.0], [2.0]])
+    ... except hoplite.GraphError as error:
+    ...     print(type(error).__name__)
+    GraphError
+    """
 
 
 class ConfigError(HopliteError, ValueError):
@@ -59,11 +69,31 @@ class GridError(ConfigError):
 
 
 class DatasetError(HopliteError):
-    """A dataset cannot be found or read."""
+    """A dataset cannot be found or read.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> try:
+    ...     hoplite.load("no-such-dataset")
+    ... except hoplite.DatasetError as error:
+    ...     print(type(error).__name__)
+    DatasetError
+    """
 
 
 class ModelFileError(HopliteError):
-    """A model folder is incomplete, damaged, or belongs to another model or graph."""
+    """A model folder is incomplete or damaged, or belongs to another model or graph.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> try:
+    ...     hoplite.TrainedModel.load("no-such-folder")
+    ... except hoplite.ModelFileError as error:
+    ...     print(type(error).__name__)
+    ModelFileError
+    """
 
 
 class SearchError(HopliteError):
@@ -71,7 +101,17 @@ class SearchError(HopliteError):
 
 
 class StoreError(HopliteError):
-    """A hop store is incomplete, damaged or of another graph, or the disk is full."""
+    """A hop store is incomplete, damaged or belongs to another graph, or the disk is full.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> try:
+    ...     hoplite.HopStore.open("no-such-folder")
+    ... except hoplite.StoreError as error:
+    ...     print(type(error).__name__)
+    StoreError
+    """
 
 
 class ClusterError(HopliteError):
@@ -79,7 +119,16 @@ class ClusterError(HopliteError):
 
 
 class HopliteWarning(UserWarning):
-    """Something looks wrong, but the work continues."""
+    """Something looks wrong, but the work continues.
+
+    Examples
+    --------
+    Turn these warnings into errors:
+
+    >>> import warnings, hoplite
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", hoplite.HopliteWarning)
+    """
 
 
 class IdleWarning(HopliteWarning):

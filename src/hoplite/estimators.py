@@ -895,7 +895,17 @@ class GraphClassifier(ClassifierMixin, _GraphEstimator):
 
 
 class GraphRegressor(RegressorMixin, _GraphEstimator):
-    """Predict a number for each graph; the parameters are those of :class:`GraphClassifier`.
+    """Predict a number for each graph; see :func:`hoplite.train_graphs`.
+
+    Parameters
+    ----------
+    model, hops, operator, structure, profile_bins, depth, frequency, count, folds, options
+        As for :class:`GraphClassifier`.
+
+    Attributes
+    ----------
+    model_ : GraphModel
+    result_ : GraphResult
 
     Examples
     --------

@@ -55,9 +55,37 @@ def _option(
 class TableOptions:
     """How node and edge tables are read.
 
-    The fields are keyword arguments of :func:`hoplite.load` and options of the command line;
-    docs/preparation.md explains them. For a trained model only the names of tables and columns and
-    ``unknown_nodes`` can be changed.
+    The fields are keyword arguments of :func:`hoplite.load` and options of the command line. For a
+    trained model, only the names of tables and columns and ``unknown_nodes`` can be changed.
+
+    Parameters
+    ----------
+    nodes, edges : str, optional
+        Other files, tables of the database, or queries for the two tables.
+    label, id : str, default "label" and "id"
+        Columns of the node table.
+    source, target, weight : str, default "source", "target" and "weight"
+        Columns of the edge table.
+    task : {"auto", "classification", "regression", "multilabel"}
+        What the labels are.
+    unknown_nodes : {"error", "drop", "create"}
+        What to do with edges to nodes without a row.
+    directed : bool, default False
+        Keep the direction of edges.
+    type : str, optional
+        Column of the edge table with edge types.
+    drop, only : sequence of str, optional
+        Columns that are not features, or the only ones that are.
+    text : sequence of str, optional
+        Columns that become TF-IDF features.
+    terms : int, default 20000
+        Maximum number of terms of a text column.
+    scale : {"standard", "robust", "log", "none"}
+        How numbers are scaled.
+    gaps : {"fill", "refuse"}
+        Fill missing values and mark them, or raise an error.
+    categories : int, default 50
+        Maximum number of features of a text column.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Why a prediction is what it is, exactly, and what would change it (see docs/explain.md)."""
+"""Exact explanations of predictions, and the changes that would give another prediction.
+
+See docs/explain.md.
+"""
 
 from hoplite.explain.exact import NoRemovals
 from hoplite.explain.explanation import Explainer, Explanation, explain

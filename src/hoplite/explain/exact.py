@@ -50,7 +50,7 @@ RESERVE = 32 * 10**6  # of the budget, for what is not counted
 
 
 class NoRemovals(StoreError):
-    """What a removal changes cannot be computed from a store; all else can."""
+    """Removals cannot be computed for this model and data; all other explanations can."""
 
 
 class Rows(ABC):

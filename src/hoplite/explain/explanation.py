@@ -135,7 +135,26 @@ def explain(
 
 
 class Explainer:
-    """A model and its data, set up once to explain many nodes; see :func:`explain`."""
+    """A model and its data, set up once to explain many nodes; see :func:`explain`.
+
+    Parameters
+    ----------
+    model : TrainedModel
+        A linear model, e.g. LGC.
+    data : NodeData, or its name or path
+        The graph or hop store to predict.
+    memory : str or int, optional
+        Peak memory of the process for a hop store, such as "700MB".
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> graph = hoplite.load("cora")
+    >>> model = hoplite.train(graph, "sgc", hops=2, epochs=5).model
+    >>> explainer = Explainer(model, graph)
+    >>> [len(explainer.explain(node).top("features", 3)) for node in (0, 1)]
+    [3, 3]
+    """
 
     def __init__(
         self, model: TrainedModel, data: NodeData | str, *, memory: str | int | None = None
@@ -145,14 +164,24 @@ class Explainer:
     def explain(
         self, node: Any, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
-        """The explanation of one node, by its id, as from :func:`explain`."""
+        """Explain the prediction for one node.
+
+        Parameters
+        ----------
+        node, class_, against, alone
+            As for :func:`explain`.
+
+        Returns
+        -------
+        Explanation
+        """
         index = node_index(self.exact.data, node)
         return self.explain_at(index, class_, against=against, alone=alone)
 
     def explain_at(
         self, index: int, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
-        """The explanation of the node with this index."""
+        """Explain the prediction for the node with this index; see :meth:`explain`."""
         if against is not None:
             self.exact.require_one_class()
         reach, logits = self.exact.rows.reach(index), self.exact.logits_of(index)
@@ -185,31 +214,41 @@ class Explainer:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Described):
-    """Why ``node`` has the margin it has, exactly; made by :func:`hoplite.explain.explain`.
+    """The exact contributions to the margin of a node; :func:`explain` returns it.
 
         margin = logits[target] - logits[rival] + threshold_part
                = constant + threshold_part + by_label.sum() + by_hop.sum() + residual
         by_hop.sum() = by_node.sum() = by_feature.sum() = sum_{i, u, f} R[i, u] X[u, f] W[i, f]
 
-    All in float64, and each of these sums one number; ``logits[rival]`` is 0 if there is none.
-    Features made of the edges are without their mean over all nodes, which is in the constant. The
-    residual is what the model's own forward pass rounded away. ``threshold_part`` is 0 without a
-    chosen threshold t of some class; else -T log(t / (1 - t)) where that is ``class_``, and
-    +T log(t / (1 - t)) where it is ``against``, with the temperature T.
+    All sums are in float64; ``logits[rival]`` is 0 without a rival. Log degrees and structural
+    features count by their difference from the mean over all nodes, which is part of the constant.
+    The residual is the rounding error of the model's own forward pass. ``threshold_part`` is 0
+    unless a threshold t was chosen for a class: it is then -T log(t / (1 - t)) if that class is
+    ``class_``, and +T log(t / (1 - t)) if it is ``against``, with the temperature T.
 
     Parameters
     ----------
     exact : ExactModel
+        The model and its data.
     node : int
         Index of the explained node v.
     target : int
         Index of the explained class; :attr:`class_` is its name.
     rival : int or None
-        Index of the class it is compared with, None if with none; :attr:`against` is its name.
-    logits : array of shape (m,)
-        The model's own, of every class.
-    reach : array of shape (k + 1, n)
+        Index of the class to compare with, if any; :attr:`against` is its name.
+    logits : (m,) ndarray
+        Logits of the model for every class.
+    reach : (k + 1, n) ndarray
         R, the rows v of p_0(S) .. p_k(S).
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> graph = hoplite.load("cora")
+    >>> model = hoplite.train(graph, "sgc", hops=2, epochs=5).model
+    >>> why = explain(model, graph, 17)
+    >>> bool(abs(why.margin - why.constant - why.by_feature.sum()) < 1e-5)
+    True
     """
 
     exact: ExactModel
@@ -230,7 +269,7 @@ class Explanation(Described):
 
     @property
     def against(self) -> str | None:
-        """The name of the class that it is compared with, if it is with one."""
+        """Name of the class to compare with, or None."""
         return None if self.rival is None else self.exact.trained.class_names[self.rival]
 
     @property
@@ -254,7 +293,7 @@ class Explanation(Described):
 
     @cached_property
     def margin(self) -> float:
-        """The lead of the class, or its logit alone; of numbers, the number in its units."""
+        """Margin of the class, its logit if there is no rival, or the number for regression."""
         own = self.logits
         if not self._task.exclusive:
             own = self._task.rescaled(np.empty(0), own)[1]
@@ -262,29 +301,31 @@ class Explanation(Described):
 
     @property
     def constant(self) -> float:
-        """The bias, the mean of a standardised model, and what the means of X give.
+        """The part of the margin that belongs to no node or feature.
 
-        It is the same for every node, unless degrees are features and the weights of a node's
-        neighbours have another sum, as those of a node without neighbours.
+        It consists of the bias, the mean output of a standardised model, and the contribution of
+        the means of degree features. It is the same for every node, unless degrees are features and
+        the row sums of S differ, as for nodes without neighbours.
         """
         weights, constant = self._weights
         return constant + float(self.reach.sum(axis=1) @ (weights @ self.exact.centres))
 
     @property
     def hops(self) -> list[tuple[int, str | None]]:
-        """Which hop of which relation, or channel, the parts of :attr:`by_hop` are.
+        """The hop, and the relation or channel, of each part of :attr:`by_hop`.
 
-        Without these hop 0 to k; with P of them 1 + P k, since all share hop 0.
+        Without relations and channels these are the hops 0 to k; with P of them there are 1 + P k
+        parts, because all share hop 0.
         """
         names, steps = self.exact.trained.parts_ or [None], self.exact.trained.config.hops
         return [(0, None), *((i, name) for name in names for i in range(1, steps + 1))]
 
     @cached_property
     def distances(self) -> np.ndarray:
-        """The first hop that reaches each node, (n,), which is its distance; -1 if none does.
+        """The distance of each node, (n,): the first hop that reaches it, or -1 if none does.
 
-        p_i has the degree i, and weights are positive: p_i(S)[v, u] is not 0 where i is the number
-        of steps from v to u, and 0 for all smaller i.
+        p_i has degree i, and weights are positive, so p_i(S)[v, u] is not 0 if i is the number of
+        steps from v to u, and 0 for all smaller i.
         """
         distance, steps = np.full(self.reach.shape[1], -1), [hop for hop, _ in self.hops]
         for i in np.argsort(steps)[::-1]:
@@ -293,22 +334,22 @@ class Explanation(Described):
 
     @property
     def by_hop(self) -> np.ndarray:
-        """What hop i gives: (k + 1,); with relations one for each of :attr:`hops`."""
+        """Contribution of each hop: (k + 1,), or one for each of :attr:`hops`."""
         return self.hop_node.sum(axis=1)
 
     @cached_property
     def by_node(self) -> np.ndarray:
-        """What the features of node u give: (n,)."""
+        """Contribution of the features of each node: (n,)."""
         return self.hop_node.sum(axis=0)
 
     @property
     def by_feature(self) -> np.ndarray:
-        """What feature f gives, wherever it is: (d,)."""
+        """Contribution of each feature, summed over all nodes: (d,)."""
         return self.hop_feature.sum(axis=0)
 
     @cached_property
     def by_label(self) -> np.ndarray:
-        """What the label of node u gives, if it is a labelled neighbour: (n,); mostly 0."""
+        """Contribution of the label of each labelled neighbour: (n,), mostly 0."""
         found, (nodes, _, parts) = np.zeros(self.reach.shape[1]), self._labels
         found[nodes] = parts
         return found
@@ -350,15 +391,24 @@ class Explanation(Described):
 
     @property
     def residual(self) -> float:
-        """The margin minus the constant and all contributions: rounding, nothing else."""
+        """The margin minus the constant and all contributions: only rounding."""
         parts = self.constant + self.threshold_part + float(self.by_label.sum())
         return self.margin - parts - float(self.by_hop.sum())
 
     def top(self, by: str, count: int = 10) -> list[Any]:
-        """The ``count`` largest contributions in absolute value, none of them 0.
+        """List the largest contributions by absolute value.
 
-        ``by`` is "hops", "nodes", "features", or "node_features" for the pairs of the two. Each has
-        a ``name`` and a ``contribution``.
+        Parameters
+        ----------
+        by : {"hops", "nodes", "features", "node_features"}
+            The view; "node_features" are pairs of a node and a feature.
+        count : int, default 10
+            Maximum number of contributions; those that are 0 are left out.
+
+        Returns
+        -------
+        list
+            Each with a ``name`` and a ``contribution``.
         """
         check_choice("by", by, PARTS)
         check_number("count", count, 0, whole=True)
@@ -372,10 +422,20 @@ class Explanation(Described):
         return [part(i) for i in largest(values, count).tolist()]
 
     def summary(self, top: int = 10, flips: Flips | None = None, *, brief: bool = False) -> Summary:
-        """Everything worth showing, with the ``top`` classes, nodes, features and pairs.
+        """The contributions as typed values, for pages and JSON.
 
-        ``flips`` is what :func:`hoplite.explain.flips` found for the same node, if it was asked.
-        A ``brief`` one is without pairs and changes, which take most of the time.
+        Parameters
+        ----------
+        top : int, default 10
+            Maximum number of classes, nodes, features and pairs.
+        flips : Flips, optional
+            The result of :func:`hoplite.explain.flips` for the same node.
+        brief : bool, default False
+            Leave out pairs and changes, which take most of the time.
+
+        Returns
+        -------
+        Summary
         """
         check_number("top", top, 0, whole=True)
         data, trained = self.exact.data, self.exact.trained
@@ -432,11 +492,19 @@ class Explanation(Described):
         return self._strongest(self.by_label, chosen)
 
     def changes(self, features: Sequence[int] | None = None) -> Changes | None:
-        """Which value of the node itself, changed alone, would change its prediction, and to what.
+        """Find values of the node itself that, changed alone, would change its prediction.
 
-        Asked of the cells, or without tables the features, that ``features`` of X are; of the ten
-        that contribute most if None. See :mod:`hoplite.explain.changes`; None for standardised
-        models, whose logits are not linear in X, and without one class for each node.
+        Parameters
+        ----------
+        features : sequence of int, optional
+            Columns of X; the cells that they come from are changed. By default the ten columns that
+            contribute most.
+
+        Returns
+        -------
+        Changes or None
+            None for standardised models, whose logits are not linear in X, and for models without
+            one class per node. See :mod:`hoplite.explain.changes`.
         """
         if not self._task.exclusive:
             return None
@@ -445,18 +513,28 @@ class Explanation(Described):
         return value_changes(self.exact, self.node, self.reach, self.logits, features)
 
     def plot(self, by: str | None = None, *, top: int = 10) -> Figure:
-        """What makes the margin: bars of hops, of nodes and of features, below each other.
+        """Plot the contributions as bars: by hop, by node and by feature.
 
-        Each of them adds up to the margin, with the ``top`` parts and all others together. ``by``
-        names one view: "hops", "nodes", "features", or "classes", all probabilities. It needs the
-        extra ``plot``.
+        Each view adds up to the margin.
+
+        Parameters
+        ----------
+        by : {"hops", "nodes", "features", "classes"}, optional
+            Plot only one view, or the probabilities of all classes.
+        top : int, default 10
+            Maximum number of bars of a view; one more has the sum of all others.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+            Requires the extra ``plot``.
         """
         if by is not None:
             check_choice("by", by, VIEWS)
         return explanation_figure(self.summary(top), by)
 
     def to_dict(self, top: int = 10, flips: Flips | None = None) -> dict[str, Any]:
-        """:meth:`summary` as plain JSON values."""
+        """Return :meth:`summary` as plain JSON values."""
         return self.summary(top, flips).to_dict()
 
     def __repr__(self) -> str:

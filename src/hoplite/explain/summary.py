@@ -192,11 +192,18 @@ class Removals(_Value, Generic[T], frozen=True):
 
 
 class Flips(_Value, frozen=True):
-    """What :func:`hoplite.explain.flips` finds.
+    """Edges and nodes whose removal changes a prediction; :func:`hoplite.explain.flips` returns it.
 
-    ``margin`` is the logit of the predicted class minus the highest other one, and with a chosen
-    threshold its lead over that, as of an explanation. ``standardized`` means that the search
-    assumed a constant mean and spread of the outputs, so it may have missed some.
+    Attributes
+    ----------
+    edges, nodes : Removals
+        ``found`` has the removals that change the prediction, ``checked`` and ``of`` count how many
+        of all candidates were computed.
+    margin : float
+        Margin of the predicted class over the highest other one, including a chosen threshold.
+    standardized : bool
+        Whether the search assumed constant mean and deviation of the outputs, so that it may have
+        missed some removals.
     """
 
     edges: Removals[EdgeFlip]
@@ -236,15 +243,14 @@ class Changes(_Value, frozen=True):
 
 
 class Summary(_Value, frozen=True, rename={"class_": "class"}):
-    """An explanation with the largest contributions of each type; nothing in it is NaN.
+    """An explanation with the largest contributions of each type; all values are finite.
 
-    margin = constant + threshold.contribution + the hops' contributions + residual, and the same
-    with those of all nodes, or of all features. If the model reads labels of neighbours, what these
-    add is one more term, ``neighbour_labels``, otherwise None. With ``against`` the margin is the
-    logit of the class less that of ``against``, plus ``threshold.contribution``, so that the
-    predicted class is never behind; without, it is the logit of the class alone, or a number in its
-    units. The constant is the bias, the mean of standardised outputs, and what the means of
-    features made of the edges give; these contribute by their difference from it.
+    The margin is ``constant + threshold.contribution + residual`` plus the contributions of all
+    hops; contributions of nodes, or of features, have the same sum as those of hops. If the model
+    uses labels of neighbours, ``neighbour_labels`` is one more term, otherwise None. With
+    ``against``, the margin is the difference of the two logits plus ``threshold.contribution``, so
+    it is never negative for the predicted class; without, it is the logit of the class, or a number
+    in its unit.
     """
 
     dataset: str

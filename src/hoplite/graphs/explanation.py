@@ -32,27 +32,30 @@ SIZE = 640  # pixels
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphExplanation(Described):
-    """The parts of one graph's logit, or of its lead over another class.
+    """The exact contributions to the prediction for one graph; :func:`explain_graph` returns it.
 
     Parameters
     ----------
     graph_id : str or int
+        The id of the graph, or its index.
     graph : Graph
+        The explained graph.
     class_, against, predicted : str
-        ``against`` is None where the logit itself is explained.
+        The explained class, the class to compare with (None if the logit itself is explained), and
+        the predicted class.
     logit : float
-        What the parts add up to: the logit of the class, or its lead, which is never negative for
-        the predicted class: a chosen threshold adds its log-odds.
+        The sum of all contributions: the margin of the class, which is never negative for the
+        predicted class, because a chosen threshold adds its log-odds; or its logit.
     bias : float
-        The part of no column, with that of the threshold.
+        The bias, and the part of a chosen threshold.
     columns : dict of float
-        The part of every column of Phi that is not 0, by its name.
+        The contribution of every column of Phi that is not 0, by name.
     parts : (steps, n) array or None
-        By hop (or depth) and node; None for families that are no sums over nodes.
+        Contributions by hop (or depth) and node; None for families that are not sums over nodes.
     steps : str
         "hop" or "depth".
     outside : float
-        What of the columns belongs to no node: of ``hops`` the part of the number of nodes.
+        The part of the columns that belongs to no node, such as the number of nodes in ``hops``.
     """
 
     graph_id: Any

@@ -93,16 +93,27 @@ def refuse_loss(graphs: GraphSet, *names: str) -> None:
 
 
 def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
-    """Write graphs that come in several sets, such as one for each file, into one folder.
+    """Write graphs that come in several sets, such as one per file, into one folder.
 
     Parameters
     ----------
     folder : path
-        It is made if it does not exist; ``graphs.json`` is written last.
+        The folder, created if it does not exist; ``graphs.json`` is written last.
     parts : iterable of GraphSet
-        With the same features and class names; only one is in memory at a time. Their splits are
-        kept; if none has one, all graphs with a label train. Those with ``graph_ids``,
-        ``node_ids`` or a fitted ``preparation``, which would be lost, are refused.
+        Sets with the same features and class names; only one is in memory at a time. Their splits
+        are kept; if none has a split, all labelled graphs are training graphs. Sets with
+        ``graph_ids``, ``node_ids`` or a fitted ``preparation`` are rejected, because these would be
+        lost.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hoplite import Graph, load_graphs
+    >>> pair = load_graphs([Graph.from_edges([(0, 1)], [[1.0], [2.0]])] * 2, labels=["a", "b"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_graph_files(folder, [pair, pair])
+    ...     len(load_graphs(folder))
+    4
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

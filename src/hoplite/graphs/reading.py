@@ -59,7 +59,7 @@ Options = Mapping[str, Any]
 
 
 def is_graph_set(source: Any) -> bool:
-    """Whether ``source`` is a set of graphs, or names one."""
+    """Return whether ``source`` is a set of graphs, or the name or path of one."""
     if isinstance(source, GraphSet):
         return True
     if isinstance(source, list | tuple):

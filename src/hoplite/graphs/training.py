@@ -63,17 +63,20 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphResult(Described):
-    """A trained model of graphs with its scores.
+    """A trained model of graphs with its scores; :func:`train_graphs` returns it.
 
     Parameters
     ----------
     graphs : GraphSet
+        The data.
     result : TrainingResult
-        Of the linear map; its nodes are the graphs.
+        The training of the linear map; its nodes are the graphs.
     model : GraphModel
+        The trained model.
     candidates : tuple of Candidate
-        What ``auto`` tried, the best first.
+        What ``auto`` tried, best first.
     seconds : float
+        Time of the training.
     """
 
     graphs: GraphSet

@@ -95,27 +95,36 @@ def from_scipy(
     directed: bool = False,
     **names: Any,
 ) -> Graph:
-    """Convert a SciPy matrix (or a dense one) of edge weights.
+    """Convert a SciPy sparse matrix, or a dense one, of edge weights.
 
     Parameters
     ----------
     adjacency : (n, n) sparse or dense matrix
-        Not necessarily symmetric: where a pair has two weights the larger counts.
+        It need not be symmetric: if the two directions of a pair differ, the larger weight is used.
     features : (n, d) array or sparse matrix, optional
+        Features of the nodes; structural features if missing.
     labels : (n,) integers, floats or text, optional
-        Unknown are negative numbers, NaN, None and empty text. With fractions they are numbers to
-        learn, and so are whole ones if ``task="regression"``.
-    split, seed
-        The split, or the seed of the one that is drawn.
+        Negative integers, NaN, None and empty text are unknown. Floats with fractions are numbers
+        to predict, and so are whole numbers if ``task="regression"``.
+    split : Split, optional
+        Training, validation and test nodes.
+    seed : int, optional
+        Seed of the stratified split that is drawn if ``split`` is missing; 0 by default.
     structural, link
-        As in :func:`from_frames`.
+        As for :func:`from_frames`.
     task : str, optional
         What the labels are, see :meth:`hoplite.Graph.for_task`.
     directed : bool, default False
-        Whether arcs from rows to columns keep their direction.
+        Keep the direction of edges, from rows to columns.
     **names
-        ``class_names`` and others that a Graph takes.
+        Other arguments of :class:`hoplite.Graph`, such as ``class_names``.
 
+    Returns
+    -------
+    Graph
+
+    Examples
+    --------
     >>> from_scipy(sp.eye_array(3, k=1), np.eye(3), ["no", "yes", None]).class_names
     ('no', 'yes')
     """
@@ -142,24 +151,39 @@ def from_pyg(
     type: str | None = None,
     **options: Any,
 ) -> Graph:
-    """Convert a ``torch_geometric.data.Data``: x, edge_index (or adj_t), y and the masks.
+    """Convert a ``torch_geometric.data.Data`` object.
 
-    ``edge_weight``, or an ``edge_attr`` of one column, are the weights.
+    The graph gets its x, edge_index (or adj_t), y and masks. Edge weights are ``edge_weight``, or
+    an ``edge_attr`` with one column.
 
     Parameters
     ----------
     data : torch_geometric.data.Data
-        A negative or NaN y is unknown.
+        A node whose y is negative or NaN has no label.
     task : str, optional
-        With fractions, or if it is "regression", y are numbers to learn.
+        What the labels are. If y has fractions, or with "regression", they are numbers to predict.
     directed : bool, default False
-        Whether edges keep their direction.
+        Keep the direction of edges.
     type : str, optional
-        The attribute that has the edges' types (such as ``"edge_type"``).
+        Attribute with the edge types, such as ``"edge_type"``.
     split : int, optional
-        Where the masks have several columns, which to use; the first if not given.
-    seed, structural, link
-        As in :func:`from_frames`.
+        Which column of the masks to use if they have several; the first by default.
+    seed : int, optional
+        Seed of the stratified split that is drawn if there are no masks; 0 by default.
+    structural, link
+        As for :func:`from_frames`.
+
+    Returns
+    -------
+    Graph
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch_geometric.data import Data
+    >>> data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    >>> from_pyg(data)
+    Graph(nodes=3, edges=2, features=3, classes=0)
     """
     pyg, utils = find("torch_geometric.data"), find("torch_geometric.utils")
     if pyg is not None and isinstance(data, pyg.Dataset) and len(data) == 1:
@@ -197,10 +221,30 @@ def from_dgl(
     type: str | None = None,
     **options: Any,
 ) -> Graph:
-    """Convert a homogeneous DGL graph, with the options of :func:`from_pyg`.
+    """Convert a DGL graph with one type of nodes and one type of edges.
 
-    ``features`` and ``label`` name its ndata, ``weight`` and ``type`` its edata; the masks are
-    ``train_mask``, ``val_mask`` and ``test_mask``.
+    Parameters
+    ----------
+    graph : dgl.DGLGraph
+        Its masks are ``train_mask``, ``val_mask`` and ``test_mask`` in ``graph.ndata``.
+    features, label : str, default "feat" and "label"
+        Names of the features and the labels in ``graph.ndata``.
+    weight : str, default "weight"
+        Name of the edge weights in ``graph.edata``.
+    task, directed
+        As for :func:`from_pyg`.
+    type : str, optional
+        Name of the edge types in ``graph.edata``.
+    **options
+        ``split``, ``seed``, ``structural`` and ``link``, as for :func:`from_pyg`.
+
+    Returns
+    -------
+    Graph
+
+    Examples
+    --------
+    >>> graph = from_dgl(dgl.data.CoraGraphDataset()[0])  # doctest: +SKIP
     """
     if not getattr(graph, "is_homogeneous", False):
         raise GraphError(
@@ -220,36 +264,44 @@ def from_dgl(
 def from_frames(
     nodes: Any, edges: Any, *, structural: int | None = None, link: bool = False, **options: Any
 ) -> Graph:
-    """Convert a table of nodes and one of edges, of pandas, Polars or Arrow.
+    """Convert a node table and an edge table of pandas, Polars or Arrow.
 
-    By the rules of node and edge tables, see :func:`hoplite.io.read_tables`: text ids, text labels,
-    a feature per other column, text one-hot.
+    The rules are those of :func:`hoplite.io.read_tables`: ids and labels may be text, and every
+    other column is a feature.
 
     Parameters
     ----------
-    nodes, edges : frames
-        The tables. A named index of pandas is a column.
+    nodes, edges : data frames
+        The two tables. A named pandas index is read as a column.
     id, label, split : str
-        Columns of ``nodes`` if they have other names; None for ``label`` and ``split`` if there
-        are none.
+        Columns of ``nodes``, if they have other names; None for ``label`` or ``split`` if there is
+        no such column.
     source, target, weight : str
-        Columns of ``edges`` if they have other names.
+        Columns of ``edges``, if they have other names.
     features : sequence of str, optional
-        The columns that are features; all others if not given.
+        Columns that are features; by default all other columns.
     seed : int, optional
-        Of a stratified 60/20/20 split of the labels, if they come without one; all of them train
-        if it is not given.
+        Seed of a stratified 60/20/20 split, for tables without a split column. Without it, all
+        labelled nodes are training nodes.
     structural : int, optional
-        How many structural features; by default only a graph without features gets some.
+        Number of structural features to add; by default only graphs without features get them.
     link : bool, default False
-        Whether the rows of the adjacency are features, too.
+        Add the rows of the adjacency matrix as features.
     name : str, default "graph"
-        Of the graph.
-    directed, type
-        Keep the direction of edges; the column of their types (:class:`~hoplite.graph.Relation`).
+        Name of the graph in reports.
+    directed : bool, default False
+        Keep the direction of edges.
+    type : str, optional
+        Column of ``edges`` with the edge types (:class:`~hoplite.graph.Relation`).
     unknown_nodes, prepare, scale, gaps, categories
-        How tables are read, as :func:`hoplite.io.read_tables` takes them.
+        As for :func:`hoplite.io.read_tables`.
 
+    Returns
+    -------
+    Graph
+
+    Examples
+    --------
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"who": ["ann", "bob", "cem"], "age": [3, 1, 2]})
     >>> edges = pd.DataFrame({"source": ["ann", "bob"], "target": ["bob", "cem"]})
@@ -262,25 +314,35 @@ def from_frames(
 def from_networkx(
     graph: Any, *, structural: int | None = None, link: bool = False, **options: Any
 ) -> Graph:
-    """Convert a NetworkX graph of any type; its nodes, which may be text, are the ``node_ids``.
+    """Convert a NetworkX graph of any type; its nodes become the ``node_ids``.
 
-    Attributes of nodes are columns by the rules of node tables (see :func:`from_frames`): text
-    becomes one-hot, None or no attribute is a gap, ``id`` is not a feature. Edges without a weight
-    among others with one count 1.
+    Node attributes are read as the columns of a node table (see :func:`from_frames`): text becomes
+    one-hot, and None or a missing attribute is a missing value. If only some edges have a weight,
+    the others have weight 1.
 
     Parameters
     ----------
-    graph : networkx.Graph
-        Or a DiGraph, MultiGraph, MultiDiGraph.
+    graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
+        Its nodes may be text.
     features : sequence of str, optional
-        Attributes that are features; by default all that are not label or split.
-    label, split, weight : str or None
-        Attributes of nodes, and of edges, if they have other names; None for none.
-    directed, type
-        Keep the direction of the edges of a DiGraph; the attribute of edges that is their type.
+        Attributes that are features; by default all except ``id``, the label and the split.
+    label, split : str or None
+        Node attributes, if they have other names; None if there is no such attribute.
+    weight : str or None
+        Edge attribute with the weight, if it has another name; None to ignore weights.
+    directed : bool, default False
+        Keep the direction of the edges of a DiGraph.
+    type : str, optional
+        Edge attribute with the edge type.
     seed, structural, link, prepare, scale, gaps, categories
-        As in :func:`from_frames`.
+        As for :func:`from_frames`.
 
+    Returns
+    -------
+    Graph
+
+    Examples
+    --------
     >>> import networkx as nx
     >>> from_networkx(nx.karate_club_graph(), label="club", structural=4).class_names
     ('Mr. Hi', 'Officer')
@@ -289,10 +351,31 @@ def from_networkx(
 
 
 def from_igraph(graph: Any, *, id: str = "name", **options: Any) -> Graph:
-    """Convert an igraph graph, with the options of :func:`from_networkx`.
+    """Convert an igraph graph.
 
-    ``id``, an attribute of its vertices, ``"name"`` by default, has the ``node_ids``; GraphError
-    if two vertices have the same.
+    Parameters
+    ----------
+    graph : igraph.Graph
+        The graph.
+    id : str, default "name"
+        Vertex attribute with the ``node_ids``.
+    **options
+        As for :func:`from_networkx`.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    GraphError
+        If two vertices have the same id.
+
+    Examples
+    --------
+    >>> import igraph
+    >>> from_igraph(igraph.Graph.Ring(5), structural=2).num_edges
+    5
     """
     require_extra("convert", "from_igraph", "networkx")
     made = graph.to_networkx(vertex_attr_hashable="_igraph_index")  # names may repeat
@@ -378,12 +461,37 @@ def _column(values: Sequence[Any]) -> np.ndarray:
 
 
 def read_graphml(path: str | Path, *, seed: int | None = None, **options: Any) -> Graph:
-    """Read one graph with NetworkX; attributes of nodes are columns, as in a node table.
+    """Read a GraphML file; node attributes are read as the columns of a node table.
 
-    ``label`` and ``split`` mean what they do there, ``id`` is not a feature, ``weight`` of an edge
-    is its weight; direction is ignored unless ``directed``, and ``type`` names the attribute of
-    edges that is their type. Keys have their defaults, and drawings (of yEd) are left out. Document
-    types, with their entities, are refused, and so are nested graphs.
+    ``label`` and ``split`` mean the same as in a node table, and ``id`` is not a feature. The edge
+    attribute ``weight`` is the weight. Attributes have the default values of their keys, and
+    drawings of yEd are ignored. Nested graphs, hyperedges and document types are rejected.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    seed : int, optional
+        As for :func:`hoplite.load`.
+    **options
+        Options of tables, see :class:`hoplite.TableOptions`. ``directed`` keeps the direction of
+        edges, and ``type`` names the edge attribute with their type.
+
+    Returns
+    -------
+    Graph
+        Without features if nodes have no attributes; :func:`hoplite.load` adds structural features.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> node, edge = '<node id="{}"/>'.format, '<edge source="{}" target="{}"/>'.format
+    >>> body = node("a") + node("b") + edge("a", "b")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "pair.graphml")
+    ...     _ = path.write_text(f"<graphml><graph>{body}</graph></graphml>")
+    ...     read_graphml(path).node_ids
+    ('a', 'b')
     """
     require_extra("convert", "reading GraphML", "networkx")
     import networkx
@@ -437,12 +545,29 @@ def _declared(path: Path) -> tuple[int, int, list[str]]:
 
 
 def to_networkx(graph: Graph) -> Any:
-    """Convert to a ``networkx.Graph`` whose nodes are the ``node_ids``, or 0 .. n-1.
+    """Convert a graph to a ``networkx.Graph``.
 
-    Features, ``label`` (the name of the class) and ``split`` are attributes of nodes, ``weight`` of
-    edges. Features are the graph's own, prepared: scaled, filled, one-hot, and not the cells of a
-    table that they came from. :func:`from_networkx` with ``scale="none"``, which leaves them as
-    they are, gives the same graph back.
+    Parameters
+    ----------
+    graph : Graph
+        The graph to convert; it must have no directions and types of edges.
+
+    Returns
+    -------
+    networkx.Graph
+        Its nodes are the ``node_ids``, or 0 .. n - 1. Features, ``label`` (the name of the class)
+        and ``split`` are node attributes, and ``weight`` is an edge attribute.
+
+    Notes
+    -----
+    Features are those of the graph, not the cells of a table: they are scaled, filled and one-hot.
+    ``from_networkx(..., scale="none")`` leaves them unchanged and therefore returns the same graph.
+
+    Examples
+    --------
+    >>> path = Graph.from_edges([(0, 1)], [[1.0], [2.0]], node_ids=["ann", "bob"])
+    >>> list(to_networkx(path).edges)
+    [('ann', 'bob')]
     """
     require_extra("convert", "to_networkx", "networkx")
     import networkx
@@ -585,10 +710,23 @@ def array_of(tensor: torch.Tensor) -> Any:
 
 
 def to_pyg(graph: Graph) -> Any:
-    """Convert to a ``torch_geometric.data.Data``.
+    """Convert a graph to a ``torch_geometric.data.Data`` object.
 
-    x is dense, every edge is there in both directions, y is -1 where unknown; with the three masks,
-    and ``edge_weight`` unless all are 1.
+    Parameters
+    ----------
+    graph : Graph
+        The graph to convert.
+
+    Returns
+    -------
+    torch_geometric.data.Data
+        With a dense x, every edge in both directions, y (-1 where unknown), the three masks, and
+        ``edge_weight`` unless all weights are 1.
+
+    Examples
+    --------
+    >>> to_pyg(Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)))
+    Data(x=[3, 3], edge_index=[2, 4], y=[3], train_mask=[3], val_mask=[3], test_mask=[3])
     """
     pyg = find("torch_geometric.data")
     if pyg is None:

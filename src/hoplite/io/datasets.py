@@ -45,7 +45,7 @@ LEAST_SCALE, MOST_SCALE = 0.005, 1000
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """The sizes of a graph, known without loading it."""
+    """The sizes of a dataset, known without loading it."""
 
     name: str
     nodes: int
@@ -72,8 +72,16 @@ def named_dataset(name: str, seed: int = 0) -> Graph | None:
 
 
 def available() -> list[DatasetInfo]:
-    """The embedded graphs and their sizes.
+    """List the datasets that are included in the package, with their sizes.
 
+    Returns
+    -------
+    list of DatasetInfo
+        With ``name``, ``nodes``, ``edges``, ``features``, ``classes`` and the sizes ``train``,
+        ``val`` and ``test`` of the split.
+
+    Examples
+    --------
     >>> [info.name for info in available()]
     ['cora', 'citeseer', 'pubmed']
     """
@@ -86,8 +94,15 @@ def available() -> list[DatasetInfo]:
 
 
 def obtainable() -> list[DatasetInfo]:
-    """The graphs that are known by name but not embedded: fetched or generated.
+    """List the named datasets that are not included: they are downloaded or generated.
 
+    Returns
+    -------
+    list of DatasetInfo
+        As for :func:`available`.
+
+    Examples
+    --------
     >>> [info.name for info in obtainable()]
     ['reddit', 'reddit-like']
     """
@@ -113,18 +128,42 @@ def embedded(name: str) -> Path:
 
 
 def load_reddit(folder: str | Path) -> Graph:
-    """Read Reddit, or any graph in its format, from a folder.
+    """Read Reddit, or any graph in the same format, from a folder.
 
-    - ``reddit_data.npz``: ``feature`` (n x d numbers), ``label`` (n integers) and ``node_types``
-      (n integers: 1 train, 2 validation, 3 test);
-    - ``reddit_graph.npz``: a SciPy sparse matrix in COO form, n x n, as ``save_npz`` writes it.
-      Every stored pair is an edge of weight 1: values and direction are ignored, repeated pairs
-      count once, the diagonal is dropped.
+    The folder contains two files:
 
-    The features stay as they are in the file, as float32; in the public file each column already
-    has mean 0 and standard deviation 1 over the training nodes. With e stored pairs the peak of
-    memory is about 30 e + 4 n d bytes, most of it while the Graph checks its symmetry: 4.0 GB at
-    Reddit's size, whose Graph itself has 1.5 GB.
+    - ``reddit_data.npz`` with the arrays ``feature`` (n x d numbers), ``label`` (n integers) and
+      ``node_types`` (n integers: 1 training, 2 validation, 3 test);
+    - ``reddit_graph.npz``, an n x n SciPy sparse matrix in COO format, written by
+      ``scipy.sparse.save_npz``. Every stored pair is an edge of weight 1: values and direction are
+      ignored, repeated pairs count once, and the diagonal is dropped.
+
+    Parameters
+    ----------
+    folder : path
+        The folder with the two files.
+
+    Returns
+    -------
+    Graph
+        Its features are those of the file, as float32. In the public file each column already has
+        mean 0 and standard deviation 1 over the training nodes.
+
+    Notes
+    -----
+    With e stored pairs the peak memory is about 30 e + 4 n d bytes, most of it while the symmetry
+    of the adjacency matrix is checked: 4.0 GB for Reddit, whose graph then takes 1.5 GB.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import scipy.sparse as sp
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     arrays = {"feature": np.eye(3), "label": [0, 1, 0], "node_types": [1, 1, 3]}
+    ...     np.savez(f"{folder}/reddit_data.npz", **arrays)
+    ...     sp.save_npz(f"{folder}/reddit_graph.npz", sp.coo_array(np.eye(3, k=1)))
+    ...     load_reddit(folder)
+    Graph(nodes=3, edges=2, features=3, classes=2)
     """
     folder = Path(folder)
     with open_npz(folder / NODES_FILE, _ADVICE) as file:
@@ -193,19 +232,29 @@ def fetch(
     *,
     progress: bool | Progress | None = False,
 ) -> Path:
-    """Download a public dataset (``"reddit"``, 1.4 GB) and return the folder that holds it.
+    """Download a public dataset (``"reddit"``, 1.4 GB).
+
+    An interrupted download continues when you call this function again.
 
     Parameters
     ----------
     name : str
-        The dataset.
+        Name of the dataset.
     folder : path, optional
-        Where the files go. By default where :func:`hoplite.load` looks for them:
-        ``$HOPLITE_DATA/reddit`` if that variable is set, else the user's cache.
+        Where to write the files. By default where :func:`hoplite.load` looks for them:
+        ``$HOPLITE_DATA/reddit`` if that variable is set, otherwise the user's cache.
     progress : bool or callable, default False
-        True for a progress bar; or a function of what is being done and the completed share.
+        True for a progress bar, or a function to call with the step and its share.
 
-    If the files exist, nothing is done. After an interruption, call it again: it continues.
+    Returns
+    -------
+    Path
+        The folder with the files. If they exist, nothing is downloaded.
+
+    Examples
+    --------
+    >>> folder = fetch("reddit", "data/reddit")  # doctest: +SKIP
+    >>> graph = hoplite.load(folder)  # doctest: +SKIP
     """
     check_choice("fetch", name, ARCHIVES)
     target = reddit_folders()[0] if folder is None else Path(folder)
@@ -318,38 +367,47 @@ def synthetic(
     seed: int = 0,
     name: str = "synthetic",
 ) -> Graph:
-    """A simple graph of degree-corrected communities with Gaussian features.
+    """Generate a simple graph of degree-corrected communities with Gaussian features.
 
-    Node i of class c_i has features mu_{c_i} + noise, with standard normal noise and class means
-    mu_c ~ N(0, separation^2 / (2 d) I), so that two means are about ``separation`` apart. Its
-    expected degree follows a power law. Of the edges a share ``homophily`` joins nodes of one
-    class; the ends of each are drawn in proportion to the expected degrees. An edge drawn twice
-    is drawn again, so there are exactly ``edges`` of them. The same arguments give the same bits.
+    Node i of class c_i has the features mu_{c_i} + noise. The noise is standard normal, and the
+    class means are mu_c ~ N(0, separation^2 / (2 d) I), so that two of them are about
+    ``separation`` apart. Expected degrees follow a power law. A share ``homophily`` of the edges
+    connects nodes of the same class, and the ends of each edge are drawn in proportion to the
+    expected degrees. Repeated edges are drawn again, so the graph has exactly ``edges`` edges. The
+    same arguments give the same bits.
 
     Parameters
     ----------
     nodes, edges, features, classes : int
         Sizes; each edge is undirected and counted once.
-    homophily : float
-        Share of the edges that lie within a class. A class takes at most half of the edges that
-        it has room for, and the rest joins classes: in small, dense graphs the share is lower.
-    exponent : float
-        Degrees have a density ~ degree^-exponent; more than 2.
+    homophily : float, default 0.8
+        Share of the edges within a class. At most half of the possible edges of a class are used,
+        so the share is lower in small, dense graphs.
+    exponent : float, default 3.0
+        The density of the degrees is proportional to degree^-exponent; more than 2.
     max_degree : int, optional
-        The largest expected degree; if not given, a tenth of the nodes or ten times the mean.
-    separation : float
+        Largest expected degree; by default a tenth of the nodes, or ten times the mean degree.
+    separation : float, default 4.0
         Distance of two class means, in standard deviations of the noise.
-    misfits : float
-        Share of the nodes that have the edges of another class than their own, which no filter
-        can see; what is left to learn of them is in their own features.
-    skew : float
-        Class c (from 0) has a share of the nodes ~ (c + 1)^-skew: 0 makes them equal.
-    split : (float, float)
-        Shares of the nodes that train and validate, the others test; every class has a training
-        node.
-    seed : int
-        Seeds everything.
+    misfits : float, default 0.0
+        Share of the nodes whose edges are those of another class. Only their own features show
+        their class.
+    skew : float, default 0.0
+        Class c (from 0) has a share of the nodes proportional to (c + 1)^-skew; 0 for equal shares.
+    split : (float, float), default (0.6, 0.2)
+        Shares of the training and validation nodes; the other nodes are test nodes. Every class has
+        a training node.
+    seed : int, default 0
+        Seed of the whole graph.
+    name : str, default "synthetic"
+        Name of the graph in reports.
 
+    Returns
+    -------
+    Graph
+
+    Examples
+    --------
     >>> graph = synthetic(100, 400, 8, 4, seed=1)
     >>> graph, graph.split.sizes()
     (Graph(nodes=100, edges=400, features=8, classes=4), {'train': 60, 'val': 20, 'test': 20})
@@ -399,13 +457,26 @@ def synthetic(
 
 
 def reddit_like(scale: float = 1.0, *, seed: int = 0) -> Graph:
-    """A synthetic graph of Reddit's size times ``scale``, with its mean degree and split sizes.
+    """Generate a synthetic graph with Reddit's mean degree and shares of the split.
 
-    Nodes and edges are scaled; the 602 features, 41 classes and the mean degree of 492 stay. Small
-    scales are therefore dense, their classes have little room for edges, and the task is harder
-    than at full size. There, smoothing models get every node right but the 6 % of misfits, so the
-    graph is for measuring time and memory and does not rank models.
+    Nodes and edges are scaled; the 602 features, the 41 classes and the mean degree of 492 stay the
+    same. Small graphs are therefore dense, have little room for edges within a class, and are
+    harder to classify. At full size, smoothing models classify every node correctly except the 6 %
+    of misfits: use the graph to measure time and memory, not to rank models.
 
+    Parameters
+    ----------
+    scale : float, default 1.0
+        Number of nodes and edges, relative to Reddit's.
+    seed : int, default 0
+        Seed of the whole graph.
+
+    Returns
+    -------
+    Graph
+
+    Examples
+    --------
     >>> reddit_like(0.005)  # doctest: +SKIP
     Graph(nodes=1165, edges=286540, features=602, classes=41)
     """

@@ -79,7 +79,24 @@ class Description:
 
 
 class DiskGraph(Closing):
-    """A graph on disk, as :class:`hoplite.NodeData`; close it, or use it in a ``with`` block."""
+    """A graph on disk, which implements :class:`hoplite.NodeData` in little memory.
+
+    Close it after use, or open it in a ``with`` block.
+
+    Parameters
+    ----------
+    folder : path
+        A folder written by :func:`write_disk_graph` or :func:`import_tables`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_disk_graph(Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)), folder)
+    ...     with DiskGraph(folder) as graph:
+    ...         print(graph.num_nodes, graph.feature_rows(1, 2).tolist())
+    3 [[0.0, 1.0, 0.0]]
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -129,7 +146,7 @@ class DiskGraph(Closing):
 
     @property
     def relation_weights(self) -> dict[str, float]:
-        """None: directions and types of edges are not kept here."""
+        """Empty: a graph on disk has no directions and types of edges."""
         return {}
 
     @property
@@ -151,7 +168,7 @@ class DiskGraph(Closing):
 
     @cached_property
     def node_ids(self) -> StoredIds | None:
-        """The ids of the nodes, integers where all of them are; None if they have none."""
+        """The ids of the nodes, as integers if all of them are; None if they have none."""
         names, damaged = [IDS, ID_ENDS], partial(self._damage, IDS)
         names = [name for name in names if name in self._found.crc32]
         if not names:
@@ -161,11 +178,11 @@ class DiskGraph(Closing):
             return StoredIds(self.folder, self.num_nodes, integers=integers, damaged=damaged)
 
     def fingerprint(self) -> Fingerprint:
-        """By which the graph is known again; it was noted when the files were written."""
+        """What identifies the graph; it was computed when the files were written."""
         return self._found.fingerprint
 
     def in_memory(self) -> Graph:
-        """All of it in memory."""
+        """The whole graph in memory."""
         n = self.num_nodes
         return Graph(
             self.adjacency_rows.read(0, n).to_scipy(n),
@@ -209,15 +226,26 @@ def is_disk_graph(folder: Path) -> bool:
 
 
 def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
-    """Write a graph from memory, for a process that has less of it; X in float32.
+    """Write a graph from memory to a folder, which :class:`DiskGraph` opens.
 
+    Another process can then compute its hop features with less memory than the graph needs.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph to write; its features are stored in float32.
+    folder : path
+        The folder to write to.
+
+    Examples
+    --------
     >>> import tempfile
     >>> path = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_disk_graph(path, folder)
-    ...     with DiskGraph(folder) as found:
-    ...         print(found, found.feature_rows(1, 2).tolist())
-    DiskGraph(nodes=3, edges=2, features=3) [[0.0, 1.0, 0.0]]
+    ...     with DiskGraph(folder) as graph:
+    ...         print(graph)
+    DiskGraph(nodes=3, edges=2, features=3)
     """
     graph.refuse_relations("a graph on disk")
     folder = Path(folder)

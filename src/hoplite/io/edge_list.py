@@ -33,12 +33,38 @@ _COMMENT = re.compile(rb"\s*([#%].*)?")
 def read_edge_list(
     path: str | Path, *, seed: int | None = None, prepare: Any = None, **options: Any
 ) -> Graph:
-    """Read edges, one per line: ``source target`` or ``source target weight``.
+    r"""Read a list of edges with one edge per line: ``source target`` or ``source target weight``.
 
-    Commas, semicolons, tabs or single spaces separate; lines at the top that start with ``#`` or
-    ``%`` are comments; a first line with the words ``source`` and ``target``, or what the options
-    of these names say, names the columns. Nodes are the ids that occur, sorted, by number if all
-    are integers, and have no features yet; see :func:`graph_with_nodes` for those that do.
+    Columns are separated by commas, semicolons, tabs or single spaces. Lines at the top that start
+    with ``#`` or ``%`` are comments. A first line with ``source`` and ``target`` (or with the names
+    that you pass) is a header. A node table next to the file, ``web.nodes.csv`` for ``web.txt``,
+    adds features and labels.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    seed : int, optional
+        As for :func:`hoplite.load`.
+    prepare : TrainedModel or Preparation, optional
+        Prepare the columns of the node table as in training.
+    **options
+        Options of tables, see :class:`hoplite.TableOptions`.
+
+    Returns
+    -------
+    Graph
+        Without a node table the nodes are the ids that occur, sorted (as numbers if all are
+        integers), without features; :func:`hoplite.load` adds structural ones.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "web.txt")
+    ...     _ = path.write_text("10 9 1\n9 11 2.5\n")
+    ...     read_edge_list(path).node_ids
+    (9, 10, 11)
     """
     path, reading = Path(path), Reading.of(prepare, options)
     with Workspace() as work, work.clear_errors(str(path)):
@@ -62,11 +88,33 @@ def read_edge_list(
 def read_matrix_market(
     path: str | Path, *, seed: int | None = None, prepare: Any = None, **options: Any
 ) -> Graph:
-    """Read an (n, n) matrix of edge weights, or a pattern of edges, in coordinate form.
+    r"""Read a Matrix Market file (``.mtx``) with an (n, n) matrix in coordinate format.
 
-    Direction is ignored, so that symmetric and general matrices mean the same. Nodes are numbered
-    from 1, as in the file. A table ``NAME.nodes.csv`` next to ``NAME.mtx`` has their features and
-    labels, see :func:`graph_with_nodes`.
+    The entries are edge weights; a pattern has weights of 1. Direction is ignored, so symmetric and
+    general matrices are read alike. A node table next to the file, ``web.nodes.csv`` for
+    ``web.mtx``, adds features and labels.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    seed, prepare, **options
+        As for :func:`read_edge_list`.
+
+    Returns
+    -------
+    Graph
+        Its nodes are numbered from 1, as in the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> head = "%%MatrixMarket matrix coordinate pattern symmetric"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "path.mtx")
+    ...     _ = path.write_text(f"{head}\n3 3 2\n2 1\n3 2\n")
+    ...     read_matrix_market(path).num_edges
+    2
     """
     path = Path(path)
     with (
@@ -90,7 +138,7 @@ def graph_with_nodes(
     reading: Reading,
     seed: int | None,
 ) -> Graph:
-    """The graph of the ``edges`` of a file, whose nodes are in a table next to it or just ``ids``.
+    """Make a graph of the ``edges`` of a file and the node table next to it, if any, else ``ids``.
 
     Next to ``web.txt`` the table is ``web.nodes.csv`` (or ``.parquet``, ...), next to ``edges.csv``
     it is ``nodes.csv``.

@@ -92,23 +92,32 @@ class NewNodes:
 
 
 def extend(graph: Graph, new: Any, **options: Any) -> Graph:
-    """Add nodes and edges to a graph; the new nodes are the last ones.
+    """Add nodes and edges to a graph; the new nodes come last.
 
     Parameters
     ----------
     graph : Graph
         The graph; it is not changed.
-    new : folder of node and edge tables, or a pair (nodes, edges) of frames
-        With the columns of the graph's own tables; a label is not needed. Edges may join old nodes,
-        too. One of the two tables may be missing (in a pair, None).
-    label, id, source, target, weight : str
-        Columns of its nodes and edges, if they have other names there.
+    new : folder of node and edge tables, or pair (nodes, edges) of data frames
+        Tables with the columns of the graph's own tables; labels are not needed. Edges may connect
+        old nodes as well. One of the two tables may be missing (None in a pair).
+    **options
+        ``label``, ``id``, ``source``, ``target`` and ``weight``: columns that have other names in
+        the new tables.
 
-    The new features are prepared as the graph's own were (``preparation``), never fitted again,
-    and found by their names; structural ones are computed again. Without weights a pair that is
-    joined already stays as it is; a new weight of it is added to the one that it has. New nodes
-    are in the split only if their table says so. The ``loop_weight`` stays, too.
+    Returns
+    -------
+    Graph
 
+    Notes
+    -----
+    Features are matched by name and prepared as those of the graph (``graph.preparation``), never
+    fitted again; structural features are recomputed. Without weights, an existing edge stays as it
+    is; with weights, the new weight is added to the existing one. New nodes are part of the split
+    only if their table has a ``split`` column. The ``loop_weight`` does not change.
+
+    Examples
+    --------
     >>> import pandas as pd
     >>> from hoplite.io.convert import from_frames
     >>> nodes = pd.DataFrame({"id": ["ann", "bob", "cem"], "age": [3, 1, 2]})

@@ -106,47 +106,49 @@ def load(
     prepare: Any = None,
     **options: Any,
 ) -> Graph:
-    """Load a graph: by its name, from a path, or from an object of another library.
+    """Load a graph: by name, from a path, or from an object of another library.
 
     Parameters
     ----------
     source : str, path or graph
-        - ``"cora"``, ``"citeseer"``, ``"pubmed"``: embedded, with the public Planetoid split;
-        - ``"reddit"``: the public files from ``$HOPLITE_DATA/reddit`` or the user's cache, where
-          ``hoplite datasets --fetch reddit`` puts them;
+        - ``"cora"``, ``"citeseer"``, ``"pubmed"``: included, with the public Planetoid split;
+        - ``"reddit"``: the public files, downloaded by ``hoplite datasets --fetch reddit`` to
+          ``$HOPLITE_DATA/reddit`` or the user's cache;
         - ``"reddit-like"``, or ``"reddit-like:0.01"`` for a hundredth of the size: a synthetic
-          graph (see :func:`reddit_like`) that ``seed`` determines;
+          graph (see :func:`reddit_like`), determined by ``seed``;
         - a folder with a node table and an edge table (see :func:`read_tables`), or with Reddit's
           files (see :func:`load_reddit`);
         - a ``.npz`` file (see :func:`read_npz`), a ``.graphml`` file (see :func:`read_graphml`), a
           ``.mtx`` file (see :func:`read_matrix_market`), or a list of edges (see
           :func:`read_edge_list`);
         - a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair (nodes, edges) of
-          frames, with the options of :func:`from_pyg` and the like.
+          data frames, with the options of :func:`from_pyg`, ..., :func:`from_frames`.
 
-        A name wins over a folder of the same name; write ``./cora`` for the folder.
+        A name has priority over a folder with the same name; pass ``./cora`` for the folder.
     seed : int, optional
-        Of a stratified 60/20/20 split of the labels, for tables without a split; all labelled nodes
-        of such tables train if it is not given. Of other formats without a split, and of synthetic
+        Seed of a stratified 60/20/20 split. For tables without a split column, all labelled nodes
+        are training nodes if it is missing. For other formats without a split, and for synthetic
         graphs, it is 0 by default.
     split : int, optional
-        Which of several splits of a file to use; the first if not given.
+        Which split of a file to use if it has several; the first by default.
     structural : int, optional
-        How many structural features to add, see
+        Number of structural features to add, see
         :func:`hoplite.structural.structural_features`. By default a graph without features gets 32.
     link : bool, default False
-        Whether the rows of the adjacency are features, see :mod:`hoplite.structural`.
+        Add the rows of the adjacency matrix as features, see :mod:`hoplite.structural`.
     prepare : TrainedModel or Preparation, optional
-        Prepare the columns of tables, and other named columns, as those of its training were; it
-        also determines ``structural``, ``link`` and the feature "log degree".
+        Prepare the columns of tables, and other named columns, as in its training. It also
+        determines ``structural``, ``link`` and the feature "log degree".
     **options
-        How tables are read, such as ``scale="robust"``: see :func:`read_tables`. ``task`` may be
-        given for any source: what the labels are, as :meth:`Graph.for_task` takes it.
+        How tables are read, such as ``scale="robust"``; see :func:`read_tables`. You can pass
+        ``task``, what the labels are, for any source; see :meth:`Graph.for_task`.
 
     Returns
     -------
     Graph
 
+    Examples
+    --------
     >>> load("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """

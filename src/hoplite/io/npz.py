@@ -78,11 +78,11 @@ def read_npz(
     prepare: Any = None,
     **options: Any,
 ) -> Graph:
-    """Read a graph that :func:`write_npz` wrote, or one of plain arrays.
+    """Read a graph from a ``.npz`` file: one of :func:`write_npz`, or plain arrays.
 
-    Plain arrays are what public benchmarks use:
+    Public benchmarks use plain arrays:
 
-    - ``node_features``: (n, d) numbers; without them the graph has no features yet;
+    - ``node_features``: (n, d) numbers; optional;
     - ``node_labels``: (n,) integers, negative where unknown;
     - ``edges``: (e, 2) node indices; repeated pairs count once;
     - ``train_masks``, ``val_masks``, ``test_masks``: (splits, n) or (n,) booleans.
@@ -92,19 +92,34 @@ def read_npz(
     path : path
         The file.
     seed : int, default 0
-        Of the stratified split of plain arrays without masks.
+        Seed of the stratified split of plain arrays without masks.
     split : int, optional
-        Which of several splits of the masks to use; the first if not given.
-    prepare : TrainedModel, Preparation, optional
-        A model whose preparation of ``node_features`` is used again.
-    scale, gaps, directed : optional
-        Scale the features and fill gaps as in a node table, by default they are used as they are;
-        keep the direction of edges.
+        Which split of the masks to use if there are several; the first by default.
+    prepare : TrainedModel or Preparation, optional
+        Prepare ``node_features`` as in training.
+    scale, gaps : str, optional
+        How to scale features and fill missing values, as for tables. By default features are used
+        as they are.
+    directed : bool, optional
+        Keep the direction of edges.
+
+    Returns
+    -------
+    Graph
+        Without features if the file has none; :func:`hoplite.load` adds structural ones.
 
     Raises
     ------
     DatasetError
-        If the file is damaged, or its arrays do not make a graph.
+        If the file is damaged, or its arrays do not form a graph.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/mine.npz", node_features=np.eye(3), edges=[(0, 1), (1, 2)])
+    ...     read_npz(f"{folder}/mine.npz")
+    Graph(nodes=3, edges=2, features=3, classes=0)
     """
     with open_npz(path) as file:
         if EDGE_ARRAY in file and "meta" not in file:
@@ -121,10 +136,29 @@ def read_meta(path: str | os.PathLike[str]) -> Meta:
 
 
 def write_npz(path: str | os.PathLike[str], graph: Graph, *, row_normalize: bool = False) -> None:
-    """Write ``graph`` to ``path``, atomically; the same graph gives the same bytes.
+    """Write a graph to a ``.npz`` file, which :func:`read_npz` and :func:`hoplite.load` read.
 
-    With ``row_normalize`` the features are stored as they are and each row is divided by its sum
-    when the file is read; raw counts take far less room than their quotients.
+    The file is written completely or not at all, and the same graph gives the same bytes.
+
+    Parameters
+    ----------
+    path : path
+        The file to write.
+    graph : Graph
+        The graph.
+    row_normalize : bool, default False
+        Write the features as they are and divide each row by its sum when the file is read. Counts
+        need much less space than their quotients.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hoplite import Graph
+    >>> path = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3), node_ids=["a", "b", "c"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_npz(f"{folder}/path.npz", path)
+    ...     read_npz(f"{folder}/path.npz").node_ids
+    ('a', 'b', 'c')
     """
     graph.refuse_relations("a .npz file")
     with atomic_write(path) as file:

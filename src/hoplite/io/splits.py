@@ -27,13 +27,28 @@ MAX_HEADERS = 1 << 14  # bytes of a split.npz besides its numbers
 def stratified_split(
     labels: Any, seed: int = 0, fractions: Sequence[float] = (0.6, 0.2, 0.2)
 ) -> Split:
-    """Deal the labelled nodes of each class out to training, validation and test.
+    """Split the labelled nodes of each class into training, validation and test nodes.
 
-    Of a class with ``c`` nodes, shuffled with ``seed``, the first ``round(f_1 c)`` (one at least)
-    train, those up to ``round((f_1 + f_2) c)`` validate, those up to ``round((f_1 + f_2 + f_3) c)``
-    test. Nodes without a label are left out. The same labels and seed give the same split. Labels
-    that are no classes are dealt out as if they were all one.
+    A class with c nodes is shuffled. With fractions f_1, f_2 and f_3, its first round(f_1 c) nodes
+    (at least one) are training nodes, those up to round((f_1 + f_2) c) validation nodes, and those
+    up to round((f_1 + f_2 + f_3) c) test nodes. The same labels and seed give the same split.
 
+    Parameters
+    ----------
+    labels : (n,) integers or floats, or (n, m) matrix of 0 and 1
+        Labels as in a :class:`hoplite.Graph`. Nodes without a label are in no part. Numbers and
+        several labels are split as if all nodes were of one class.
+    seed : int, default 0
+        Seed of the shuffle.
+    fractions : sequence of float, default (0.6, 0.2, 0.2)
+        Shares of training, validation and test nodes.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
     >>> stratified_split([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, -1]).sizes()
     {'train': 6, 'val': 2, 'test': 2}
     """
@@ -67,12 +82,28 @@ def stratified_split(
 def random_split(
     labels: Any, seed: int, *, per_class: int = 20, val: int = 500, test: int = 1000
 ) -> Split:
-    """A split of the sizes of the public ones: ``per_class`` training nodes of every class, then
-    ``val`` and ``test`` nodes from all the rest.
+    """Draw a split with the sizes of the public citation splits.
 
-    One generator, of ``seed``, shuffles the labelled nodes class after class and takes the first
-    of each; then it shuffles what is left. Nodes with label -1 are left out.
+    The labelled nodes of each class are shuffled and the first ``per_class`` are training nodes.
+    The remaining nodes are shuffled together and divided into validation and test nodes.
 
+    Parameters
+    ----------
+    labels : (n,) integers
+        Classes, -1 where unknown; these nodes are in no part.
+    seed : int
+        Seed of both shuffles.
+    per_class : int, default 20
+        Number of training nodes of each class.
+    val, test : int, default 500 and 1000
+        Numbers of validation and test nodes.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
     >>> random_split([0, 1] * 40, seed=3, per_class=2, val=10, test=20).sizes()
     {'train': 4, 'val': 10, 'test': 20}
     """
@@ -101,12 +132,28 @@ def random_split(
 
 
 def even_split(labels: Any, seed: int, *, train: float = 0.6, val: float = 0.2) -> Split:
-    """As many training nodes of every class, as GPR-GNN, JacobiConv and others split 60/20/20.
+    """Draw a split with equally many training nodes of each class, as GPR-GNN and JacobiConv do.
 
-    Of ``n`` labelled nodes of ``m`` classes: ``round(train n / m)`` of every class train, or all of
-    a class that has no more; ``round(val n)`` of all the rest validate and the others test. So a
-    small class may have **no** test node, and figures are not those of a stratified split.
+    Of n labelled nodes of m classes, round(train n / m) of each class are training nodes, or all
+    nodes of a class that has no more. Of all remaining nodes, round(val n) are validation nodes and
+    the others test nodes. A small class may therefore have **no** test node, and scores are not
+    comparable with those of a stratified split.
 
+    Parameters
+    ----------
+    labels : (n,) integers
+        Classes, -1 where unknown; these nodes are in no part.
+    seed : int
+        Seed of the draws.
+    train, val : float, default 0.6 and 0.2
+        Shares of training and validation nodes.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
     >>> split = even_split([0] * 2 + [1] * 8, seed=3)
     >>> split.sizes(), sorted({0, 1} - {*split.train.tolist()})
     ({'train': 5, 'val': 2, 'test': 3}, [])

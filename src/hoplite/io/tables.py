@@ -94,40 +94,57 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 def read_tables(
     source: Any, /, *, seed: int | None = None, prepare: Any = None, **options: Any
 ) -> Graph:
-    """Read a node table and an edge table.
+    r"""Read a node table and an edge table.
 
     Parameters
     ----------
     source : path or str
-        A folder with ``nodes`` and ``edges``, each ``.csv``, ``.tsv``, ``.csv.gz``, ``.parquet``,
-        ``.jsonl`` or ``.xlsx``; a DuckDB or SQLite file or an Excel workbook with tables of these
-        names; or a Postgres server, ``postgresql://...``.
+        A folder with the tables ``nodes`` and ``edges``, each ``.csv``, ``.tsv``, ``.csv.gz``,
+        ``.parquet``, ``.jsonl`` or ``.xlsx``; a DuckDB file, a SQLite file or an Excel workbook
+        with tables of these names; or a Postgres server, ``postgresql://...``.
     seed : int, optional
-        Of a stratified 60/20/20 split of the labels, if the table has none; all labelled nodes
-        train if it is not given.
-    prepare : optional
-        A trained model, a graph or a Preparation whose preparation is taken as it is; or a fitted
-        transformer of scikit-learn, which gets the feature columns as an Arrow table.
+        Seed of a stratified 60/20/20 split, for tables without a split column. Without it, all
+        labelled nodes are training nodes.
+    prepare : TrainedModel, Graph, Preparation or scikit-learn transformer, optional
+        Prepare columns as in its training. A fitted transformer of scikit-learn gets the feature
+        columns as an Arrow table.
     **options
-        Those of :class:`hoplite.TableOptions`: ``nodes`` and ``edges`` name another file, another
-        table or a query; ``id``, ``label``, ``source``, ... name columns; ``scale="robust"``.
+        Options of tables (:class:`hoplite.TableOptions`): ``nodes`` and ``edges`` name other files,
+        other tables or queries; ``id``, ``label``, ``source``, ... name columns; others are
+        ``scale="robust"`` and the like.
+
+    Returns
+    -------
+    Graph
+        Without features if the table has no feature column; :func:`hoplite.load` adds structural
+        ones.
 
     Notes
     -----
-    Nodes have an ``id`` (text or integers, unique), an optional ``label`` (empty where unknown) and
-    an optional ``split`` (train, val, test, or empty). Every other column is a feature: numbers,
-    scaled; lists of them as ``column[0]``, ``column[1]``, ...; dates as days since 1970-01-01,
-    times and durations as seconds; text one-hot under the names ``column=value``. Text of several
-    words becomes TF-IDF (:class:`hoplite.preparation.WordsColumn`), whose terms are those of the
-    training nodes, and X is then sparse. Edges have ``source``, ``target`` and optionally
-    ``weight``; direction is ignored unless ``directed``, and so are further columns but ``type``.
-    White space around text does not count.
+    The node table has an ``id`` (text or integers, unique), an optional ``label`` (empty where
+    unknown) and an optional ``split`` (train, val, test or empty). Every other column becomes
+    features: numbers are scaled; lists of numbers become ``column[0]``, ``column[1]``, ...; dates
+    become days since 1970-01-01, times and durations seconds; text becomes one-hot columns with the
+    names ``column=value``. Text of several words becomes TF-IDF, whose terms come from the training
+    nodes (:class:`hoplite.preparation.WordsColumn`), and X is then sparse.
 
-    ``task`` says what the labels are: "classification", "regression" or "multilabel" (``a|b``);
-    without it they are classes, and what looks like a measurement is a DatasetError that asks.
-    Classes are sorted by name, by number if all are integers. A test node without a label is left
-    out of the split, with a warning. Without a feature column the graph has no features;
-    :func:`hoplite.load` gives it structural ones.
+    The edge table has ``source``, ``target`` and an optional ``weight``. Direction is ignored
+    without ``directed``, and other columns are ignored except that of ``type``. White space around
+    text is removed.
+
+    ``task`` says what the labels are: "classification", "regression" or "multilabel" (``a|b``).
+    Without it they are classes, and labels that look like measurements raise a DatasetError.
+    Classes are sorted by name, or as numbers if all are integers. A test node without a label is
+    left out of the split, with a warning.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "nodes.csv").write_text("id,label,age\na,x,31\nb,y,45\nc,x,27\n")
+    ...     _ = Path(folder, "edges.csv").write_text("source,target\na,b\nb,c\n")
+    ...     read_tables(folder)
+    Graph(nodes=3, edges=2, features=1, classes=2)
     """
     reading = Reading.of(prepare, options)
     with Workspace() as work:
@@ -834,23 +851,36 @@ def import_tables(
     prepare: Any = None,
     **options: Any,
 ) -> None:
-    """Read tables as :func:`read_tables` does, to the bit, into a graph on disk in ``out``.
+    r"""Import tables into a graph on disk, within a memory limit.
 
-    Its features are dense, so the words of texts are features only where ``text`` names the column.
+    The result equals that of :func:`read_tables`, to the bit, except that features are dense: a
+    text column becomes TF-IDF features only if ``text`` names it.
 
     Parameters
     ----------
     source : path or str
-        As in :func:`read_tables`.
+        As for :func:`read_tables`.
     out : path
-        A folder. An import of the same, unchanged tables that is there already is kept; one that
-        was stopped starts again.
+        The folder to write. A complete import of the same, unchanged tables is kept; an interrupted
+        one starts again.
     memory : int
-        Bytes that the import may take beyond what the process holds already.
+        Bytes that the import may use in addition to what the process already uses.
     seed, prepare, **options
-        As in :func:`read_tables`.
+        As for :func:`read_tables`.
     progress : callable, optional
-        Called with what is done and the share of the work behind it.
+        Called with the step and its share.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hoplite.io import DiskGraph
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "nodes.csv").write_text("id,label,age\na,x,31\nb,y,45\nc,x,27\n")
+    ...     _ = Path(folder, "edges.csv").write_text("source,target\na,b\nb,c\n")
+    ...     import_tables(folder, f"{folder}/imported", memory=10**9)
+    ...     with DiskGraph(f"{folder}/imported") as graph:
+    ...         print(graph)
+    DiskGraph(nodes=3, edges=2, features=1)
     """
     out, note = Path(out), progress or (lambda what, share: None)
     chosen = chosen_preparation(prepare, options)  # which refuses a transformer

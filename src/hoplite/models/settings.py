@@ -57,8 +57,21 @@ OF_STEPS = frozenset(
 class ModelConfig(Checked):
     """The validated settings of a model; create them with :func:`model_config`.
 
-    Every model has a subclass with its own settings, e.g. ``LGC.Settings``; ``model`` is the name
-    of the model and ``kind`` its class. docs/models.md lists the settings of each model.
+    Every model has a subclass with its own settings, e.g. ``LGC.Settings``; docs/models.md lists
+    them.
+
+    Attributes
+    ----------
+    model : str
+        Name of the model.
+    kind : type
+        Class of the model.
+    hops : int
+        Number of hops k.
+    operator, basis : str
+        Names of S and of the basis polynomials p_i.
+    bias, neighbour_labels, standardize : bool
+        Whether the model has a bias, uses the labels of neighbours, and standardises its outputs.
 
     Examples
     --------

@@ -112,12 +112,12 @@ class TrainedModel:
 
     @property
     def num_classes(self) -> int:
-        """m, the outputs: of regression 1."""
+        """Number of outputs m; 1 for regression."""
         return len(self.class_names)
 
     @property
     def task(self) -> Task:
-        """What the model was trained for, which reads its outputs."""
+        """The task that the model was trained for."""
         task, state = (
             find_task(self.training.get("task", DEFAULT_TASK)),
             self.training.get(TASK_STATE),
@@ -130,8 +130,8 @@ class TrainedModel:
         """Choose the threshold and the temperature on validation nodes with outputs (n, m).
 
         The temperature is chosen after the threshold, and only with ``calibrate``; a number as
-        ``threshold`` applies to calibrated probabilities. The nonconformity of the nodes is kept
-        for prediction sets. Returns the task, which the model then has.
+        ``threshold`` applies to calibrated probabilities. The nonconformity scores of the nodes are
+        stored for prediction sets. Returns the new task of the model.
         """
         tunes = isinstance(threshold, str)
         task = self.task.tuned(threshold, labels, logits) if tunes else self.task
@@ -150,24 +150,24 @@ class TrainedModel:
 
     @property
     def left_out_classes(self) -> tuple[str, ...]:
-        """Classes of the graph that the model cannot predict: no training node has them."""
+        """Classes of the graph that the model cannot predict, because no training node has them."""
         names = self.training.get(alignment.LEFT_OUT)  # from a file, so anything
         found = names if isinstance(names, list) else []
         return tuple(name for name in found if isinstance(name, str))
 
     @property
     def parts_(self) -> list[str]:
-        """The matrices whose hops stand side by side, by relation and operator; none if one."""
+        """The matrices of hop blocks, by relation and operator; empty if there is only one."""
         return part_names(self.relations, self.config.operators)
 
     @property
     def filter_coefficients_(self) -> np.ndarray:
-        """c_0 .. c_k in the model's basis; networks have none.
+        """The coefficients c_0 .. c_k in the model's basis; networks have none.
 
-        Of JacobiConv (k + 1, m), those of every class. Hop blocks have a filter for every feature
-        and class, in :attr:`maps_`; here they have the norms ``||Theta_i||``, which tell how much
-        each hop weighs, as far as features of all hops are of one size. With relations or channels
-        a row for each of :attr:`parts_`, (P, k + 1), all with the c_0 that they share.
+        For JacobiConv (k + 1, m), a column for each class. Hop blocks have a filter for every
+        feature and class, :attr:`maps_`; their coefficients are the norms ``||Theta_i||``, which
+        show how important each hop is if the features of all hops have similar sizes. With
+        relations or channels, (P, k + 1): a row for each of :attr:`parts_`, with the shared c_0.
         """
         values = np.array(self._linear("filter coefficients").shown_coefficients(self.weights))
         if not self.parts_:
@@ -177,10 +177,10 @@ class TrainedModel:
 
     @property
     def filters_(self) -> dict[str, np.ndarray]:
-        """c_0 .. c_k, (k + 1,), of every filter by its name, as :meth:`plot_filter` draws them.
+        """The coefficients c_0 .. c_k, (k + 1,), of every filter by name.
 
-        That is one for all classes, called as the model; or one for each class, or each of
-        :attr:`parts_`, which share c_0. ConfigError for models that have no such filters.
+        There is one filter with the name of the model, or one for each class or each of
+        :attr:`parts_`. Models without such filters raise ConfigError.
         """
         values = np.array(self._linear("filter").filters(self.weights))
         if values.shape[1] > 1:
@@ -191,9 +191,9 @@ class TrainedModel:
 
     @property
     def maps_(self) -> np.ndarray:
-        """Theta of every hop: (k + 1, d, m), or (1, d, m) if it is the same for all.
+        """Theta of every hop: (k + 1, d, m), or (1, d, m) if it is the same for all hops.
 
-        Of hop blocks with P :attr:`parts_` (1 + P k, d, m): hop 0, then those of every part.
+        For hop blocks with P :attr:`parts_` (1 + P k, d, m): hop 0, then the hops of every part.
         """
         return np.array(self._linear("Theta").maps(self.weights))
 
@@ -280,9 +280,9 @@ class TrainedModel:
         )
 
     def logits_from(self, propagation: Propagation, graph: Graph | None = None) -> np.ndarray:
-        """Logits of every node from a propagation of ``graph`` that is already set up: (n, m).
+        """Logits of every node, (n, m), from a propagation of ``graph`` that is already set up.
 
-        The graph itself is needed by models that keep labels of its nodes.
+        Models that store labels of nodes need the graph itself.
         """
         if self.node_index is None and self.neighbours is None:
             return _checked(self.raw_logits(propagation))
@@ -293,7 +293,7 @@ class TrainedModel:
         return self.finished(graph, _checked(self.raw_logits(propagation, graph)))
 
     def finished(self, graph: Graph, logits: np.ndarray) -> np.ndarray:
-        """The outputs of all nodes from the model's own ``logits``: (n, m)."""
+        """The outputs of all nodes, (n, m), from the model's own ``logits``."""
         return logits if self.correct_smooth is None else self.correct_smooth.outputs(graph, logits)
 
     def refuse_correct_smooth(self, what: str) -> None:
@@ -305,9 +305,9 @@ class TrainedModel:
             )
 
     def raw_logits(self, propagation: Propagation, graph: Graph | None = None) -> np.ndarray:
-        """The model's own outputs, with infinity and NaN where they overflow.
+        """Logits without Correct and Smooth, with infinity and NaN where they overflow.
 
-        The graph itself is needed by models that read labels of neighbours.
+        Models that use labels of neighbours need the graph itself.
         """
         if self.neighbours is not None and graph is not None:
             columns = self.neighbours.columns(graph, self.num_classes, propagation.dtype)

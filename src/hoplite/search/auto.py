@@ -270,27 +270,32 @@ def _select(listed: list[Candidate], wanted: int | list[int]) -> list[Candidate]
 
 @dataclass(frozen=True, eq=False)
 class AutoResult(Described, Scored):
-    """What ``auto`` chose, and what it tried.
+    """The choice of :func:`hoplite.auto`, and what it tried.
 
     Parameters
     ----------
     trained : TrainingResult
-        The chosen one, with its test scores.
+        The chosen model with its test scores.
     chosen : Candidate
+        The chosen candidate.
     candidates : list of Candidate
-        Best first.
+        All candidates, best first.
     why : str
+        Why the candidate was chosen.
     advice : list of str
         Whether the edges help, and whether gradient boosting is better.
     rival : Candidate or None
         Gradient boosting on the same columns, if there was time.
     monitor : Metric
+        The metric by which candidates were compared.
     budget : float or None
+        The time budget in seconds.
     seconds : float
+        The time used.
     budget_notes : list of str
-        What the time did not allow.
+        What was shortened to keep within the budget.
     left_out : list of str
-        Candidates that the given options, or the graph, make impossible.
+        Candidates that do not work with the options or the graph.
     """
 
     trained: TrainingResult

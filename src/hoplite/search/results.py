@@ -47,11 +47,11 @@ TOP = 5  # configurations in a table of the best
 
 @dataclass(frozen=True)
 class ConfigurationScores:
-    """A configuration's scores over its seeds; NaN where a trial has no finite result.
+    """The scores of a configuration over its seeds; NaN if a trial has no finite result.
 
-    ``scores`` are the monitor's, larger is better; ``val`` accuracies, or ``scores`` where there
-    are no classes; ``test`` is empty outside of the test protocol. ``val_loss`` is the mean at the
-    best epochs, infinite if a trial has none.
+    ``scores`` are those of the monitor, larger is better; ``val`` are accuracies, or ``scores`` if
+    there are no classes; ``test`` is empty except under the protocol "test". ``val_loss`` is the
+    mean loss at the best epochs, infinite if a trial has none.
     """
 
     position: int  # in the grid
@@ -140,25 +140,28 @@ class _Kept:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SearchResult(Described, Scored):
-    """The outcome of a search under one protocol.
+    """The result of a search under one protocol; :func:`hoplite.search` returns it.
 
     Parameters
     ----------
     protocol : {"validation", "test"}
+        How the best configuration was chosen.
     name : str
-        The model's.
+        Name of the model.
     graph : Graph
+        The data.
     trials : list of FinishedTrial
-        Every trial in the grid's order, with those of a first stage.
+        All trials in the order of the grid, including those of a first stage.
     ranking : list of ConfigurationScores
-        Best first; of two stages those of the second.
+        Configurations, best first; for a search in two stages, those of the second.
     seeds : list of int
+        The seeds.
     facts : dict
-        The data's fingerprint and Hoplite's version.
+        Fingerprint of the data, and version of Hoplite.
     cut : str or None
-        What the grid says that was left out.
+        What the grid leaves out, as it says itself.
     folder : Path or None
-        Where the search's file is.
+        Folder of the search's file.
     """
 
     protocol: str
@@ -212,9 +215,9 @@ class SearchResult(Described, Scored):
 
     @property
     def model(self) -> TrainedModel:
-        """The chosen configuration's model of the seed that is best on validation.
+        """The model of the chosen configuration, of the seed with the best validation score.
 
-        It is kept next to the search's file, unless it was chosen on the test set.
+        It is stored next to the search's file, unless it was chosen on the test set.
         """
         return self._chosen[0]
 
@@ -225,12 +228,12 @@ class SearchResult(Described, Scored):
 
     @property
     def val(self) -> tuple[float, ...]:
-        """The chosen configuration's score on the validation nodes, a value per seed."""
+        """Scores of the chosen configuration on the validation nodes, one per seed."""
         return self.best.val if self.protocol == "test" else _numbers(self._chosen[1].val)
 
     @property
     def test(self) -> tuple[float, ...]:
-        """The chosen configuration's score on the test nodes, a value per seed."""
+        """Scores of the chosen configuration on the test nodes, one per seed."""
         return self.best.test if self.protocol == "test" else _numbers(self._chosen[1].test)
 
     def _scored(self, part: str) -> tuple[Task, float]:
@@ -243,7 +246,7 @@ class SearchResult(Described, Scored):
 
     @property
     def monitor(self) -> Metric:
-        """What the configurations were compared by under ``validation``."""
+        """The metric by which configurations were compared under the protocol "validation"."""
         return self.task.monitor(self.best.options.get("monitor", "auto"))
 
     def monitored(self, configuration: ConfigurationScores) -> float:
@@ -307,7 +310,7 @@ class SearchResult(Described, Scored):
 
     @property
     def configurations(self) -> int:
-        """How many configurations were trained; of two stages those of the first."""
+        """Number of configurations trained; for a search in two stages, in the first stage."""
         return len({str(one.trial.options) for one in self.trials})
 
     def command(self, dataset: str, reading: Mapping[str, Any]) -> str:
@@ -399,9 +402,9 @@ def format_spread(values: Sequence[float]) -> str:
 def train_command(
     dataset: str, model: str, options: Mapping[str, Any], seeds: int, reading: Mapping[str, Any]
 ) -> str:
-    """The ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ...
+    """Return the ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ...
 
-    ``reading`` are the options by which the dataset was read, None where they were not given.
+    ``reading`` are the options with which the dataset was read; those that are None are left out.
     """
     defaults = model_defaults(model, options)
     defaults |= {"optimizer": model_defaults(model)["optimizer"]}  # the others follow from it

@@ -43,7 +43,7 @@ log = logging.getLogger("hoplite.search")
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """How many trials of a search are finished."""
+    """The number of finished trials of a search."""
 
     done: int
     total: int
@@ -232,7 +232,7 @@ def set_facts(graphs: GraphSet) -> dict[str, Any]:
 
 
 def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` of ``train`` with all that were left out, and that ``model`` has, at defaults."""
+    """Return ``options`` of ``train`` with the defaults of all others that ``model`` has."""
     config, training = split_options(model, dict(options))
     full = without_idle(model, dataclasses.asdict(config) | dataclasses.asdict(training))
     return json.loads(json.dumps(full))  # as a file gives them back

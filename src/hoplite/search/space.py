@@ -85,7 +85,13 @@ Configurations = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Space:
-    """What a search tries, for each dataset and model; made by :func:`read_space`."""
+    """The settings that a search tries, for each dataset and model; :func:`read_space` returns it.
+
+    Examples
+    --------
+    >>> read_space({"hops": [1, 2], "lr": 0.2}).configurations("cora", "sgc")
+    [{'hops': 1, 'lr': 0.2}, {'hops': 2, 'lr': 0.2}]
+    """
 
     name: str
     sections: Mapping[str, Section]
@@ -228,12 +234,26 @@ def _draw(dimension: Dimension, generator: np.random.Generator) -> Any:
 
 
 def read_space(source: Any) -> Space:
-    """A space that comes with Hoplite, such as ``"paper"``, or that of a TOML file.
+    """Read a grid by name, from a TOML file, or from a mapping of options.
 
-    A built-in name wins over a file that is called the same; write ``./paper`` for the file. Or
-    the options themselves, what a file has below ``[any]``; tuples, ranges and arrays are lists.
-    ConfigError for anything else.
+    Parameters
+    ----------
+    source : str, path or mapping
+        A grid that is included, such as ``"paper"``; the path of a TOML file (write ``./paper`` for
+        a file with the name of an included grid); or the options themselves, as below ``[any]`` in
+        a file. Tuples, ranges and arrays are lists of values.
 
+    Returns
+    -------
+    Space
+
+    Raises
+    ------
+    ConfigError
+        If there is no such grid, or it is invalid.
+
+    Examples
+    --------
     >>> read_space("paper").name
     'paper'
     >>> read_space({"hops": range(1, 3), "lr": 0.2}).configurations("cora", "sgc")
@@ -284,9 +304,22 @@ def parse_toml(text: str, what: str) -> dict[str, Any]:
 
 
 def parse_space(text: str, name: str = "grid") -> Space:
-    """The space that ``text``, in TOML, describes; ``name`` is for messages and results.
+    r"""Read a grid from TOML text.
 
-    >>> parse_space("[any]\\nhops = [2, 5]").configurations("cora", "sgc")
+    Parameters
+    ----------
+    text : str
+        TOML, see docs/searching.md.
+    name : str, default "grid"
+        Name of the grid in messages and results.
+
+    Returns
+    -------
+    Space
+
+    Examples
+    --------
+    >>> parse_space("[any]\nhops = [2, 5]").configurations("cora", "sgc")
     [{'hops': 2}, {'hops': 5}]
     """
     tables = parse_toml(text, f"grid {name}")

@@ -47,10 +47,10 @@ Count = Annotated[int, Meta(ge=0)]
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration, as options of ``train`` for ``model``, and one seed.
+    """One configuration and one seed.
 
-    ``model`` is a name or ``module:Class``; ``fold`` is the number of the data's split where there
-    are several.
+    Its options are those of ``train`` for ``model``, which is a name or ``module:Class``; ``fold``
+    is the index of the split if the data has several.
     """
 
     model: str
@@ -66,9 +66,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a trial gave on the validation nodes; None for what is not a finite number.
+    """The scores of a trial on the validation nodes; None if they are not finite.
 
-    ``score`` is the monitor's, larger is better; ``val_accuracy`` is None without classes.
+    ``score`` is that of the monitor, larger is better; ``val_accuracy`` is None without classes.
     """
 
     score: float | None
@@ -81,7 +81,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """A trial with its scores; ``test_accuracy`` is None outside of the test protocol."""
+    """A trial with its scores; ``test_accuracy`` is None except under the protocol "test"."""
 
     trial: Trial
     scores: Scores

@@ -24,11 +24,21 @@ from hoplite.store import files
 class HopStore:
     """A folder of hop features; :func:`hoplite.propagate` writes it, :meth:`open` opens it.
 
-    The hops are 0 (X itself) to k = ``hops``, each of shape (n, d). A store implements
-    :class:`hoplite.NodeData` from its files, in bounded memory: :meth:`read` and :meth:`rows`
-    return hop features; ``operator_rows``, ``adjacency_rows`` and ``node_ids`` read S, the edge
-    weights and the ids, a range of rows at a time. Every file is compared with its checksum before
-    its first use.
+    A store implements :class:`hoplite.NodeData` within bounded memory. It contains the hops 0 (X)
+    to k, each of shape (n, d). :meth:`read` and :meth:`rows` return hop features;
+    ``operator_rows``, ``adjacency_rows`` and ``node_ids`` read S, the edge weights and the ids in
+    ranges of rows. Every file is compared with its checksum before it is first used.
+
+    Attributes
+    ----------
+    hops : int
+        k.
+    operator, basis : str
+        Names of S and of the basis polynomials.
+    complete : bool
+        Whether every block exists, with the right size.
+    labels, split, class_names, node_ids
+        As for :class:`hoplite.NodeData`.
 
     Examples
     --------
@@ -71,12 +81,12 @@ class HopStore:
 
     @property
     def relation_weights(self) -> dict[str, float]:
-        """None: directions and types of edges are not kept here."""
+        """Empty: stores do not support directions and types of edges."""
         return {}
 
     @property
     def stored(self) -> HopStore:
-        """The store itself: its hop features are known."""
+        """The store itself."""
         return self
 
     @cached_property
@@ -91,14 +101,14 @@ class HopStore:
 
     @cached_property
     def adjacency_rows(self) -> files.StoredAdjacency | None:
-        """The edge weights, a range of rows at a time; None if S has lost some that became 0."""
+        """The edge weights, a range of rows at a time; None if some weights became 0 in S."""
         operator, edges = self.operator_rows, self._record.edges
         weights = self.data / files.WEIGHTS if files.WEIGHTS in self._record.crc32 else None
         return None if edges is None else files.StoredAdjacency(operator, edges, weights)
 
     @cached_property
     def node_ids(self) -> StoredIds | None:
-        """The ids of the nodes, read when they are asked for; None if they have none."""
+        """The ids of the nodes, read from the file when needed; None if nodes have no ids."""
         if self.manifest.ids is None:
             return None
         integers, damaged = self.manifest.ids == "integers", partial(files.damaged, self.data / IDS)
@@ -137,7 +147,7 @@ class HopStore:
         ]
 
     def require_complete(self) -> HopStore:
-        """The store itself; raises StoreError, which says how to finish it, if it is incomplete."""
+        """Return the store itself; raise StoreError if it is incomplete."""
         unfinished = self._unfinished(0)
         if unfinished:
             panel, hop = unfinished[0]

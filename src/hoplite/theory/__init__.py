@@ -1,7 +1,6 @@
-"""What can be proved of the linear models: how complex they are, how often they err,
-and what cutting a series costs.
+"""Complexity and error bounds of linear models, certificates, and truncation errors.
 
-The statements with their proofs are in ``docs/theory.md``.
+The statements and their proofs are in ``docs/theory.md`` and ``docs/certificates.md``.
 """
 
 from hoplite.theory.certificates import Certificate, Certificates, PacBayes, certify

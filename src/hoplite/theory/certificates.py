@@ -72,11 +72,18 @@ class Certificate:
 
     Attributes
     ----------
-    unlabelled : number of nodes that it concerns: those outside the split, or the test nodes
-    sample : number of nodes whose labels it was computed from: n_T or n_B
-    sample_error : the error on them
-    error : the error on the unlabelled nodes, for graphs that do have their labels, else None
-    outside : whether it concerns the nodes outside the split
+    bound, confidence : float
+        The bound, and the probability with which it holds.
+    unlabelled : int
+        Number of nodes that the bound is about: those outside the split, or the test nodes.
+    sample : int
+        Number of nodes from whose labels it was computed: n_T or n_B.
+    sample_error : float
+        Error on these nodes.
+    error : float or None
+        Error on the ``unlabelled`` nodes if the graph has their labels.
+    outside : bool
+        Whether the bound is about the nodes outside the split.
     """
 
     bound: float
@@ -101,12 +108,14 @@ class Certificate:
 
 @dataclass(frozen=True)
 class PacBayes(Certificate):
-    """A certificate of the classifier that draws its weights.
+    """A PAC-Bayes certificate, of the Gibbs classifier, which draws its weights.
 
     Attributes
     ----------
-    divergence : ``|Theta_AB - Theta_A|^2 / (2 s^2)``
-    spread : s
+    divergence : float
+        ``|Theta_AB - Theta_A|^2 / (2 s^2)``
+    spread : float
+        s, the standard deviation of the weights.
     """
 
     divergence: float
@@ -115,7 +124,17 @@ class PacBayes(Certificate):
 
 @dataclass(frozen=True)
 class Certificates:
-    """Both certificates; where one is refused it is None, and ``refusals`` has the reason."""
+    """The two certificates of :func:`certify`.
+
+    Attributes
+    ----------
+    holdout : Certificate or None
+        From test nodes.
+    pac_bayes : PacBayes or None
+        Without test nodes.
+    refusals : dict of str
+        The reason for each certificate that is None.
+    """
 
     holdout: Certificate | None
     pac_bayes: PacBayes | None
@@ -130,15 +149,16 @@ def certify(
     Parameters
     ----------
     model : TrainedModel
-        One that predicts one class for each node.
+        A model that predicts one class for each node.
     data : Graph, or a graph of another library
-        The graph of the training, with the same split, whose parts are random draws from all nodes.
-        The certificates concern the nodes outside the split; if there are none, PAC-Bayes concerns
-        the test nodes.
+        The graph of the training with the same split, whose parts are random draws from all nodes.
+        The certificates are about the nodes outside the split; if there are none, PAC-Bayes is
+        about the test nodes.
     confidence : float, default 0.95
-        Of each certificate.
+        Confidence of each certificate.
     seed : int, default 0
-        Of the halves A and B. Choose it beforehand: the best of several seeds is not a certificate.
+        Seed of the halves A and B. Choose it beforehand: the best of several seeds is not a
+        certificate.
 
     Returns
     -------
@@ -147,7 +167,7 @@ def certify(
     Raises
     ------
     HopliteError
-        If both are refused.
+        If neither certificate can be computed.
 
     Warns
     -----

@@ -200,10 +200,19 @@ def one_norm(matrix: sp.csr_array) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with an interval that holds the truth with the given confidence.
+    """A value with a confidence interval.
 
-    ``exact`` means that every combination of signs was computed; the interval then has only the
-    error of the maximisation over beta, and is a point for sgc and lgc.
+    Attributes
+    ----------
+    value, low, high : float
+        The estimate and the ends of its interval.
+    confidence : float
+        Probability with which the interval contains the true value.
+    draws : int
+        Number of sign vectors.
+    exact : bool
+        Whether all sign vectors were computed. The interval is then a point, or for egc contains
+        only the error of the maximisation over beta.
     """
 
     value: float
@@ -323,9 +332,10 @@ def _half_width(
 
 
 def truncation_error(beta: float, norm: float, hops: int, signal_norm: float = 1.0) -> float:
-    """An upper bound of ``||exp(beta S) Z - sum_{i<=k} beta^i/i! S^i Z||_2`` (the paper's):
+    """Bound the error of a truncated exponential series, as in the paper.
 
-        x^(k+1) / (k+1)! * ||Z||_2 / (1 - x / (k+2)),    x = |beta| norm < k + 2
+        ||exp(beta S) Z - sum_{i<=k} beta^i/i! S^i Z||_2
+            <= x^(k+1) / (k+1)! * ||Z||_2 / (1 - x / (k+2)),    x = |beta| norm < k + 2
 
     Parameters
     ----------
@@ -335,9 +345,20 @@ def truncation_error(beta: float, norm: float, hops: int, signal_norm: float = 1
         ``||S||_2`` or more, see :func:`spectral_norm`.
     hops : int
         k.
-    signal_norm : float
+    signal_norm : float, default 1.0
         ``||Z||_2`` or more, Z = X Theta.
 
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ConfigError
+        If x is not less than k + 2.
+
+    Examples
+    --------
     >>> round(truncation_error(1.0, 1.0, 3), 4)  # 1/4! / (1 - 1/5)
     0.0521
     """
@@ -360,8 +381,21 @@ def truncation_error(beta: float, norm: float, hops: int, signal_norm: float = 1
 
 
 def hops_for(tolerance: float, beta: float, norm: float = 1.0, signal_norm: float = 1.0) -> int:
-    """The fewest hops k for which :func:`truncation_error` is at most ``tolerance``.
+    """Find the smallest number of hops k for which :func:`truncation_error` reaches a tolerance.
 
+    Parameters
+    ----------
+    tolerance : float
+        Largest acceptable error.
+    beta, norm, signal_norm : float
+        As for :func:`truncation_error`.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
     >>> hops_for(1e-6, beta=1.0), hops_for(1e-6, beta=1.0, norm=2.0)
     (9, 13)
     """
@@ -384,14 +418,30 @@ def hops_for(tolerance: float, beta: float, norm: float = 1.0, signal_norm: floa
 
 
 def spectral_norm(graph: Graph, operator: str = "renormalized") -> float:
-    """``||S||_2`` or more, never less: 1 for renormalized and adjacency, 2 for laplacian.
+    """Bound the spectral norm ``||S||_2``: 1 for renormalized and adjacency, 2 for laplacian.
 
-    With D the degrees, D^-1/2 A D^-1/2 is similar to D^-1 A, whose absolute row sums are 1 (or 0
-    at an isolated node), so no eigenvalue exceeds 1 in absolute value; one that belongs to the
-    vector sqrt(d) is 1. The same holds for A + I. L = I - D^-1/2 A D^-1/2 then has its eigenvalues
-    in [0, 2]; 2 is one exactly if some component with an edge is bipartite. Without any edge
-    adjacency is 0 and laplacian is the identity.
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    operator : str, default "renormalized"
+        The operator S.
 
+    Returns
+    -------
+    float
+        The spectral norm, or slightly more; never less.
+
+    Notes
+    -----
+    With D the degrees, D^-1/2 A D^-1/2 is similar to D^-1 A, whose absolute row sums
+    are 1 (or 0 for an isolated node), so no eigenvalue exceeds 1 in absolute value; the vector
+    sqrt(d) has the eigenvalue 1. The same holds for A + I. The eigenvalues of L = I - D^-1/2 A
+    D^-1/2 are therefore in [0, 2]; 2 is one of them exactly if a component with an edge is
+    bipartite. Without any edge, adjacency is 0 and laplacian is the identity.
+
+    Examples
+    --------
     >>> path = Graph.from_edges([(0, 1)], features=[[1.0], [2.0]])
     >>> spectral_norm(path), spectral_norm(path, "laplacian")
     (1.0, 2.0)

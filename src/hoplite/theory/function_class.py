@@ -34,34 +34,37 @@ KEPT_BYTES = 2**29  # up to here they are kept for the next pass
 class FunctionClass:
     """The functions u -> sigma( (sum_i c_i p_i(S) X theta)_u ) on L nodes u.
 
-    theta: (d,) with ``||theta||_1 <= b``, sigma Lipschitz with constant Lambda, and
+    theta is in R^d with ``||theta||_1 <= b``, sigma has the Lipschitz constant Lambda, and
 
         lgc   ``|c_i| <= a`` for every i
         egc   ``c_i = beta^i / i!`` with ``|beta| <= a``
-        sgc   ``c_k = 1``, the others 0; a plays no part
-        s2gc, ppr, heat, dgc   known numbers of their settings; a plays no part
+        sgc   ``c_k = 1``, the others 0; a is not used
+        s2gc, ppr, heat, dgc   constants; a is not used
 
-    Its empirical Rademacher complexity is ``1/L E sup_f sum_l eps_l f(u_l)``, the expectation over
-    independent signs eps: how well the class can follow pure noise on these nodes.
+    Its empirical Rademacher complexity is ``1/L E sup_f sum_l eps_l f(u_l)``, with independent
+    random signs eps: how well the class can fit pure noise on these nodes.
 
     Parameters
     ----------
-    graph : Graph, or the name or path of one
+    graph : Graph, or its name or path
+        The graph.
     model, hops, operator, basis
-        As in :class:`~hoplite.ModelConfig`, with its defaults, and at most 5,000 hops.
-    nodes : node indices, optional
+        As for :class:`~hoplite.ModelConfig`, with its defaults; at most 5,000 hops.
+    nodes : array of int, optional
         The L nodes; by default the training nodes, or all if there are none.
-    settings : mapping, optional
-        Those that the model has besides, such as ``{"alpha": 0.1}``.
-    coefficient_bound, weight_bound, lipschitz : float
+    coefficient_bound, weight_bound, lipschitz : float, default 1.0
         a, b and Lambda.
-    bias : bool
+    bias : bool, default False
         Whether a constant may be added: theta has one more entry, which counts in its norm.
-    outputs : int
-        m > 1 is the class of m outputs, ``f_c`` with its own ``theta_c``, where all their norms
-        together are at most b. Its complexity has a sign per node and output.
+    outputs : int, default 1
+        With m > 1, the class of functions with m outputs ``f_c``, each with its own ``theta_c``;
+        the sum of all norms is at most b. The complexity then has a sign for every node and output.
+    settings : mapping, optional
+        Further settings of the model, such as ``{"alpha": 0.1}``.
 
-    The complexity of one node with the features 3 and 4 is 4, whatever the sign:
+    Examples
+    --------
+    The complexity of one node with the features 3 and 4 is 4, for either sign:
 
     >>> single = Graph.from_edges([], features=[[3.0, 4.0]])
     >>> one = FunctionClass(single, "sgc", hops=0)
@@ -128,13 +131,13 @@ class FunctionClass:
     # ---- upper bounds
 
     def paper_bound(self) -> float:
-        """The paper's Theorem 1 (lgc) or 2 (egc), as stated; it need not hold if d > 1.
+        """The bound of the paper's Theorem 1 (lgc) or 2 (egc), which need not hold if d > 1.
 
             lgc   R <= b M Lambda / sqrt(L) * a sum_i ||S||_1^i
             egc   R <= b M Lambda / sqrt(L) * exp(a ||S||_1)
 
-        M is the largest ``|X_uf|`` and ``||S||_1`` the largest absolute column sum. infinity where
-        it is too large for a number.
+        M is the largest ``|X_uf|`` and ``||S||_1`` the largest absolute column sum. Infinity if it
+        is too large for a float.
         """
         one = not self.bias and self.outputs == 1
         if self.coefficients.facts.theorem is None or not find_basis(self.basis).powers or not one:
@@ -149,11 +152,11 @@ class FunctionClass:
         return self._scale * self._largest_feature * math.sqrt(self.size) * growth
 
     def bound(self) -> float:
-        """The smallest of the bounds that hold: what the complexity can be at most."""
+        """The smallest of :meth:`bounds`, an upper bound on the complexity."""
         return min(self.bounds().values())
 
     def bounds(self) -> dict[str, float]:
-        """Every bound that holds, by name; each is explained in docs/theory.md."""
+        """Upper bounds on the complexity by name; docs/theory.md explains each."""
         columns = self._columns
         found = {
             "most": complexity.most(columns),
@@ -175,11 +178,24 @@ class FunctionClass:
         confidence: float = 0.95,
         progress: Callable[[float], None] | None = None,
     ) -> complexity.Estimate:
-        """The complexity by Monte Carlo, with an interval that holds it with this confidence.
+        """Estimate the complexity by Monte Carlo.
 
-        All signs are gone through, and the result is exact, if there are at most ``draws`` of them
-        (but for a common factor). With an activation it is Lambda times the complexity before it,
-        which that after it cannot exceed.
+        Parameters
+        ----------
+        draws : int, default 2000
+            Number of random sign vectors. If there are no more than that in all (up to a common
+            sign), all of them are used, and the result is exact.
+        seed : int, default 0
+            Seed of the draws.
+        confidence : float, default 0.95
+            Confidence of the interval.
+        progress : callable, optional
+            Called with the share of the work that is done.
+
+        Returns
+        -------
+        Estimate
+            With an activation, Lambda times the complexity without it, which is an upper bound.
         """
         result = complexity.estimate(
             self._blocks,
@@ -195,7 +211,7 @@ class FunctionClass:
         return result.scaled(self._scale)
 
     def summary(self, found: complexity.Estimate) -> dict[str, Any]:
-        """Plain JSON values: the class, its bounds and the estimate ``found``; null is infinite."""
+        """The class, its bounds and the estimate as plain JSON values; infinity is null."""
         settings = ("model", "hops", "operator", "basis", "coefficient_bound", "weight_bound")
         try:
             paper = _finite(self.paper_bound())

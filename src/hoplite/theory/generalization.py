@@ -23,22 +23,37 @@ RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
 
 @dataclass(frozen=True)
 class Generalization:
-    """A bound of the error on unseen nodes, term by term, with the measured errors.
+    """A bound on the error on unseen nodes, with all its terms and the measured errors.
 
         bound = margin_loss + complexity + confidence
 
     Attributes
     ----------
-    vacuous : the bound is 1 or more, so it says nothing
-    margin : rho, the smallest lead of the right class that counts as safe
-    margin_loss : mean over the L training nodes of min(1, max(0, 1 - lead / rho))
-    complexity : 4 C U, U the complexity of the class of norm 1
-    confidence : 3 sqrt(ln(2 / delta_r) / 2L)
-    coefficient_norm, weight_norms : ``||alpha||_inf`` (``|beta|`` for egc, 1 for sgc), and
-        ``||Theta||_1`` per class
-    train_error, test_error, gap : measured; the last two are None without test labels
-    test_interval : the error on all nodes like the test nodes, with probability 1 - delta
-        (Clopper and Pearson)
+    bound : float
+        The bound; it holds with probability 1 - ``delta``.
+    vacuous : bool
+        Whether the bound is 1 or more, so that it guarantees nothing.
+    delta : float
+        Probability with which the bound may fail.
+    nodes : int
+        Number L of training nodes.
+    margin : float
+        rho, the margin from which a node does not contribute to ``margin_loss``.
+    margin_loss : float
+        Mean over the training nodes of min(1, max(0, 1 - margin of the node / rho)).
+    complexity : float
+        4 C R, where R (``unit_complexity``) is the complexity of the class of norm 1.
+    confidence : float
+        3 sqrt(ln(2 / delta_j) / 2L).
+    coefficient_norm : float
+        ``||alpha||_inf``; ``|beta|`` for egc, 1 for sgc.
+    weight_norms : tuple of float
+        ``||Theta_c||_1`` of each class.
+    train_error, test_error, gap : float
+        Measured errors, and their difference; the last two are None without test labels.
+    test_interval : tuple of float
+        Interval of the error on all nodes like the test nodes, with probability 1 - delta
+        (Clopper and Pearson).
     """
 
     bound: float
@@ -88,17 +103,42 @@ def generalization(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Generalization:
-    """Bound the error of a trained model on unseen nodes with probability 1 - delta.
+    """Bound the error of a trained model on unseen nodes, with probability 1 - delta.
 
-    It is an sgc, egc, lgc or fixed filter.
+    Parameters
+    ----------
+    model : TrainedModel
+        An SGC, EGC, LGC or fixed filter.
+    graph : Graph
+        The graph of the training.
+    delta : float, default 0.05
+        Probability with which the bound may fail.
+    draws : int, default 2000
+        Random draws of the estimate of the complexity.
+    seed : int, default 0
+        Seed of the draws.
 
-    The probability is over the L training nodes, as if drawn independently from the nodes that
-    the error is asked for; the graph and the features are given. For every r, with C = 2^(r/2) and
-    rho = N / C, N = ``||alpha||_inf sum_c ||Theta_c||_1`` (plus the bias),
+    Returns
+    -------
+    Generalization
 
-        error <= margin loss at rho + 4 C U + 3 sqrt(ln(2 / delta_r) / 2L)
+    Notes
+    -----
+    The probability is over the L training nodes, as if they were drawn independently from the nodes
+    on which the error is measured; graph and features are given. For all integers j, with
+    C = 2^(j/2), rho = W / C and W = ``||alpha||_inf sum_c ||Theta_c||_1`` (plus the bias),
 
-    all at once, so the smallest is taken. The proof is in docs/theory.md.
+        error <= margin loss at rho + 4 C R + 3 sqrt(ln(2 / delta_j) / 2L)
+
+    at once, so the smallest bound is used. The proof is in docs/theory.md.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> graph = hoplite.load("cora")
+    >>> model = hoplite.train(graph, "sgc", hops=2, epochs=5).model
+    >>> generalization(model, graph, draws=50).vacuous
+    True
     """
     check_number("delta", delta, 0, 1, open_ends="lm")
     if not model.task.exclusive:
@@ -170,7 +210,28 @@ def generalization(
 
 
 def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
-    """``||alpha||_inf`` (``|beta|`` for egc, else 1), and ``||Theta||_1`` of every class."""
+    """Compute the norms of a model's weights.
+
+    Parameters
+    ----------
+    model : TrainedModel
+        An SGC, EGC, LGC or fixed filter.
+
+    Returns
+    -------
+    float
+        ``||alpha||_inf``; ``|beta|`` for egc, otherwise 1.
+    tuple of float
+        ``||Theta_c||_1`` of each class.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> model = hoplite.train("cora", "sgc", hops=2, epochs=5).model
+    >>> coefficient_norm, weight_norms = norms(model)
+    >>> coefficient_norm, len(weight_norms)
+    (1.0, 7)
+    """
     kind = model.config.kind
     if not has_bounds(kind, model.config):
         raise ConfigError(f"no bound is known for {model.config.model}; use {known_models()}.")

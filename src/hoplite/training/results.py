@@ -136,7 +136,7 @@ class TrainingResult(Described, Scored):
 
     @property
     def judged_part(self) -> str:
-        """The part whose scores count: "test", or "val" if no test node was scored."""
+        """The part whose scores are reported first: "test", or "val" if no test node was scored."""
         return "test" if any("test" in run.outputs for run in self.runs) else "val"
 
     def metrics(self, part: str = "test") -> dict[str, Spread]:
@@ -177,7 +177,7 @@ class TrainingResult(Described, Scored):
 
     @property
     def part_titles(self) -> dict[str, str]:
-        """What the scores of "val" and "test" are called in tables."""
+        """The names of "val" and "test" in tables."""
         if self.out_of_fold:
             return PART_TITLES | {"val": "out-of-fold"}
         return PART_TITLES | ({"val": "held-out"} if self.held_out else {})
@@ -267,7 +267,7 @@ class TrainingResult(Described, Scored):
         }
 
     def unvalidated(self) -> str | None:
-        """A sentence if there are validation nodes, but none of some class that was trained on."""
+        """A warning if some class of the training nodes has no validation node."""
         labels, split = self.graph.labels, self.graph.split
         trained, seen = (kind_of(labels).held(labels[part]) for part in (split.train, split.val))
         names = [self.graph.class_names[c] for c in np.setdiff1d(trained, seen)]
@@ -278,10 +278,10 @@ class TrainingResult(Described, Scored):
         )
 
     def shortfall(self) -> str | None:
-        """A sentence if the chosen model is no better than the baseline, by validation nodes.
+        """A warning if the chosen model is no better than the baseline.
 
-        It is judged by the figure that chose the epoch, or the task's score where that was the
-        loss of steps; by the ROC AUC if the settings trade accuracy for rare classes.
+        They are compared by the metric that chose the epoch, or by the task's score if that was the
+        loss; by ROC AUC if class weights or a threshold trade accuracy for rare classes.
         """
         part = "val"  # nothing is learned from test nodes
         reached, baseline = self.best_run.metrics(part), self.baseline(part)
@@ -734,8 +734,20 @@ def _task_of(data: NodeData) -> Task:
 
 
 def plan(graph: Any, model: str | None = None, **options: Any) -> Plan:
-    """The evaluation order of the steps of ``train`` with these arguments, and why.
+    """Explain in which order :func:`train` would evaluate the products of a model.
 
+    Parameters
+    ----------
+    graph, model, **options
+        As for :func:`hoplite.train`.
+
+    Returns
+    -------
+    Plan
+        ``order`` is "weights-first" or "hops-first"; ``explain()`` returns the reasons as text.
+
+    Examples
+    --------
     >>> chosen = plan("pubmed", "sgc", hops=10, dropout=0)
     >>> chosen.order
     'hops-first'
@@ -758,7 +770,7 @@ def plan(graph: Any, model: str | None = None, **options: Any) -> Plan:
 
 
 def as_seeds(seeds: Any) -> list[int]:
-    """How many seeds (0, 1, 2, ...) or which, as a list."""
+    """Return seeds as a list, from their number (0, 1, 2, ...) or from a sequence."""
     if isinstance(seeds, list | tuple | range | np.ndarray):
         for seed in seeds:
             check_number("seeds", seed, 0, MAX_SEED, whole=True)

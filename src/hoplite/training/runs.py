@@ -77,10 +77,25 @@ def keeps_best() -> bool:
 
 @dataclass(frozen=True)
 class Run:
-    """One training: its settings, its seed, and the epoch that it ends with, if that is known.
+    """One training: its settings and its seed.
 
-    With ``start``, optimizer "path" solves for the last penalty alone, from these weights. ``rows``
-    are the training nodes of the run whose penalties those are, if it is another one.
+    Parameters
+    ----------
+    config : TrainingConfig
+        Settings of training.
+    seed : int
+        Seed of the initial weights and of dropout.
+    last : int, optional
+        The epoch to end with, if it is known.
+    start : dict of ndarray, optional
+        For the optimizer "path": solve only for the last penalty, from these weights.
+    rows : int, optional
+        Number of training nodes of the run whose penalties are used, if it is another run.
+
+    Examples
+    --------
+    >>> Run(TrainingConfig(lr=0.2), seed=1).seed
+    1
     """
 
     config: TrainingConfig
@@ -110,11 +125,26 @@ class Run:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What one run gave: the weights of its best epoch and the curves that led there.
+    """The result of one run: the weights of its best epoch, and its curves.
 
-    A run that ``diverged`` was stopped, because a loss or a weight was no longer finite. Its best
-    epoch is one before that; if there is none, ``best_epoch`` is 0, the weights are the first ones
-    and no curve has a best value: the run has no result.
+    A run that ``diverged`` was stopped because a loss or a weight became infinite or NaN. Its best
+    epoch is one before that. If there is none, ``best_epoch`` is 0, the weights are the initial
+    ones and the run has no score.
+
+    Attributes
+    ----------
+    run : Run
+        Settings and seed.
+    weights : dict of ndarray
+        The weights of the best epoch.
+    best_epoch, epochs : int
+        The best epoch, and the number of epochs.
+    diverged : bool
+        Whether the run was stopped because it diverged.
+    history : dict of ndarray
+        Loss and metrics by epoch: ``train_loss``, ``val_accuracy``, ...
+    seconds : float
+        Time of the run.
     """
 
     run: Run
@@ -141,7 +171,7 @@ def at_best(history: dict[str, np.ndarray], curve: str, best_epoch: int) -> floa
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far some runs are, for progress bars."""
+    """How far several runs are, for progress bars."""
 
     done: int  # epochs of all runs that are finished or were saved by early stopping
     total: int
@@ -356,17 +386,42 @@ def train_runs(
     progress: Report | None = None,
     task: str | Task = DEFAULT_TASK,
 ) -> list[RunResult]:
-    """Train ``runs`` of ``task`` and return their results in the same order.
+    """Train several runs of one model.
 
     Parameters
     ----------
     model : Model
+        The model, see :func:`hoplite.models.build_model`.
     source : Propagation or HopRows
         A graph in memory, or rows of hop features in files.
     runs : sequence of Run
+        Settings and seeds; one run is trained per thread.
     sets : dict of NodeSet
-        "train"; "val", by which training stops early and chooses the best epoch (without it the
-        last epoch counts); "test" only to record its curves, which influence nothing.
+        "train"; "val", on which training stops early and chooses the best epoch (without it, the
+        last epoch is kept); "test" only to record its curves, which influence nothing.
+    progress : callable, optional
+        Called with a :class:`TrainingProgress`.
+    task : str or Task
+        What the labels are.
+
+    Returns
+    -------
+    list of RunResult
+        In the order of ``runs``.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> from hoplite.engine.propagation import Propagation
+    >>> from hoplite.models import build_model
+    >>> from hoplite.training import NodeSet
+    >>> graph = hoplite.load("cora")
+    >>> nodes = NodeSet(graph.split.train, graph.labels[graph.split.train])
+    >>> model = build_model(hoplite.model_config("lgc", hops=2), 1433, 7)
+    >>> runs = [Run(TrainingConfig(epochs=3), seed) for seed in (0, 1)]
+    >>> results = train_runs(model, Propagation(graph, hops=2), runs, {"train": nodes})
+    >>> [result.epochs for result in results]
+    [3, 3]
     """
     if not runs:
         raise ConfigError("runs is empty; pass at least one run.")

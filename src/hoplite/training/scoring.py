@@ -79,17 +79,26 @@ class Scored(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScoredRun(Scored):
-    """One seed's trained model with its scores; the test set was read once, at the end.
+    """The trained model of one seed with its scores; the test nodes were read once, at the end.
 
-    ``scores`` holds the task's metrics on the validation nodes, at the best epoch, and on the test
-    nodes: ``val_accuracy`` and ``test_accuracy`` of classes.
-    ``diverged``: a loss or a weight became infinite or NaN, and the model is the best one before
-    that; if there is none, ``best_epoch`` is 0 and the scores are NaN.
-    ``seconds`` and ``trained_epochs`` are those of all its trainings, of folds and a refit, too.
-    ``outputs`` are the labels and the outputs of the validation and the test nodes, where there are
-    some and all are finite. ``judged`` are the monitor's figure of the validation nodes and their
-    loss, by which runs are compared, and ``judged_accuracy`` their accuracy, before any threshold.
-    ``out_of_fold``: the outputs of "val" are those of training nodes, from cross-validation.
+    Attributes
+    ----------
+    scores : dict
+        The task's metrics on the validation nodes, at the best epoch, and on the test nodes, such
+        as ``val_accuracy`` and ``test_accuracy``.
+    diverged : bool
+        Whether a loss or a weight became infinite or NaN. The model is then the best one before
+        that; if there is none, ``best_epoch`` is 0 and the scores are NaN.
+    seconds, trained_epochs : float, int
+        Total of all trainings, including folds and a refit.
+    outputs : dict
+        Labels and outputs of the validation and test nodes, if all are finite.
+    judged : tuple of float
+        The ``monitor`` on the validation nodes, and their loss, by which runs are compared.
+    judged_accuracy : float
+        Accuracy on the validation nodes, before a threshold.
+    out_of_fold : bool
+        Whether the outputs of "val" are those of training nodes, from cross-validation.
     """
 
     seed: int

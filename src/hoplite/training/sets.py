@@ -18,7 +18,17 @@ WINDOW = 8  # segments whose rows are shuffled among each other
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Nodes with their known labels, and what each counts in the loss: (n,), 1 if None."""
+    """Nodes with their labels, and the weight of each in the loss.
+
+    Parameters
+    ----------
+    nodes : (n,) array of int
+        Indices of the nodes.
+    labels : (n,) or (n, m) array
+        Their labels.
+    weights : (n,) array, optional
+        Their weights in the loss; 1 if missing.
+    """
 
     nodes: np.ndarray
     labels: np.ndarray
