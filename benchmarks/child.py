@@ -99,8 +99,7 @@ def hops(folder: str, hops: int, threads: int) -> dict[str, Any]:
     from hoplite.io import DiskGraph
 
     set_num_threads(threads)
-    with DiskGraph(folder) as files:
-        graph = files.in_memory()
+    graph = DiskGraph(folder).in_memory()
     started = time.perf_counter()
     propagation = Propagation(graph, hops=hops)
     prepared = time.perf_counter()

@@ -216,12 +216,11 @@ def cost_model(context: Context) -> Outcome:
     figures, hops = [], 2 if context.quick else 4
     for scale, memory in QUICK_SCALES if context.quick else SCALES:
         folder, out = graph_folder(context, scale), context.folder / "store"
-        with DiskGraph(folder) as graph:
-            nodes, entries = graph.num_nodes, graph.adjacency_rows.entries
-            sizes = nodes, entries, graph.num_features
-            rows = graph.adjacency_rows
-            longest = int(np.diff(rows.indptr(0, rows.rows)).max())
-            expected = cost(*sizes, hops, memory, longest_row=longest)
+        graph = DiskGraph(folder)
+        nodes, rows = graph.num_nodes, graph.adjacency_rows
+        entries = rows.entries
+        longest = int(np.diff(rows.indptr(0, nodes)).max())
+        expected = cost(nodes, entries, graph.num_features, hops, memory, longest_row=longest)
         found = _store(context, folder, hops, memory)
         files = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
         shutil.rmtree(out)

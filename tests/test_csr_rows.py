@@ -84,10 +84,10 @@ def test_a_damaged_graph_on_disk(kept, tmp_path_factory, damage, most, operator)
     shutil.copytree(kept / "graph", folder)
     change(folder, *damage)
     try:
-        with DiskGraph(folder) as graph:
-            adjacency_digest(graph.adjacency_rows)
-            for start, rows in find_operator(operator).rows(graph.adjacency_rows, np.float32, most):
-                assert start + rows.shape[0] <= 40
+        graph = DiskGraph(folder)
+        adjacency_digest(graph.adjacency_rows)
+        for start, rows in find_operator(operator).rows(graph.adjacency_rows, np.float32, most):
+            assert start + rows.shape[0] <= 40
         sentence = None
     except DatasetError as error:
         sentence = str(error)

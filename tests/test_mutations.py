@@ -56,16 +56,16 @@ def model() -> TrainedModel:
 
 
 def read_graph(folder: Path) -> dict[str, Any]:
-    with DiskGraph(folder) as graph:
-        rows, split = graph.adjacency_rows.read(0, graph.num_nodes), graph.split
-        return {
-            "indptr": rows.indptr,
-            "indices": rows.indices,
-            "values": rows.values,
-            "features": graph.feature_rows(0, graph.num_nodes),
-            "labels": graph.labels,
-            "ids": np.array(graph.node_ids),
-        } | {part: getattr(split, part) for part in ("train", "val", "test")}
+    graph = DiskGraph(folder)
+    rows, split = graph.adjacency_rows.read(0, graph.num_nodes), graph.split
+    return {
+        "indptr": rows.indptr,
+        "indices": rows.indices,
+        "values": rows.data,
+        "features": graph.feature_rows(0, graph.num_nodes),
+        "labels": graph.labels,
+        "ids": np.array(graph.node_ids),
+    } | {part: getattr(split, part) for part in ("train", "val", "test")}
 
 
 def read_store(folder: Path) -> dict[str, Any]:

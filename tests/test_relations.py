@@ -138,7 +138,7 @@ def test_norms_and_transposes(name: str) -> None:
         out, into = dense_operators(graph, name)
         assert np.linalg.norm(out, 2) <= OPERATORS[name].norm_bound + 1e-12
         np.testing.assert_allclose(into, out.T, atol=1e-14)
-        own = OPERATORS[name].relation_matrix(graph.relations[0], np.float64)
+        own = OPERATORS[name].matrix(graph.relations[0], np.float64)
         np.testing.assert_allclose(own.toarray(), out, atol=1e-12)
 
 
@@ -161,7 +161,7 @@ def test_by_hand() -> None:
     assert (out.name, into.name, out.loop_weight) == ("out", "in", 4.0)
     assert out.adjacency.toarray().tolist() == [[0, 3, 0], [0, 0, 5], [0, 0, 0]]
     assert into.adjacency.toarray().tolist() == [[0, 0, 0], [3, 0, 0], [0, 5, 0]]
-    found = OPERATORS["adjacency"].relation_matrix(out, np.float64).toarray()
+    found = OPERATORS["adjacency"].matrix(out, np.float64).toarray()
     np.testing.assert_allclose(found, [[0, 1, 0], [0, 0, 1], [0, 0, 0]])
     typed = Graph.from_edges([(0, 1), (1, 0), (1, 2)], np.eye(3), types=["b", "b", "a"])
     assert list(typed.relation_weights) == ["a", "b"]

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import psutil
@@ -60,6 +60,11 @@ def as_csr(matrix: Any, argument: str, *, copy: bool = False) -> sp.csr_array:
     if not all(isinstance(size, int | np.integer) and 0 <= size < 2**63 for size in sizes):
         raise GraphError(f"{argument} has shape {shape}; pass a two-dimensional matrix.")
     shape = (int(shape[0]), int(shape[1]))
+    if getattr(getattr(matrix, "dtype", None), "kind", "") == "c":
+        raise GraphError(
+            f"{argument} has type {matrix.dtype}; complex values are not supported, pass real "
+            "numbers."
+        )
     if 8 * shape[0] > psutil.virtual_memory().total:  # some formats may declare any number
         raise GraphError(f"{argument} has {shape[0]:,} rows, too many for this machine's memory.")
     try:
@@ -71,10 +76,6 @@ def as_csr(matrix: Any, argument: str, *, copy: bool = False) -> sp.csr_array:
                 _build(sp.csc_array, _compressed(matrix, (shape[1], shape[0])), shape)
             )
         return _from_entries(*_entries(matrix, shape), shape)
-    except _ComplexError as error:
-        raise GraphError(
-            f"{argument} has type {error}; complex values are not supported, pass real numbers."
-        ) from None
     except _DAMAGE as error:
         raise GraphError(
             f"{argument} is damaged: {first_line(error)[:100]}; build the sparse matrix again from "
@@ -176,10 +177,6 @@ def checked_arcs(adjacency: Any) -> sp.csr_array:
     return matrix
 
 
-class _ComplexError(Exception):
-    """The values are complex; its text is their type."""
-
-
 def _compressed(matrix: Any, shape: tuple[int, int]) -> Arrays:
     """indptr, indices and values, checked, without unused room at the end."""
     indptr, indices, values = (np.asarray(getattr(matrix, part)) for part in CSR)
@@ -260,8 +257,6 @@ def _check_indices(name: str, places: np.ndarray, values: np.ndarray, limit: int
     naturals = places.view(f"{places.dtype.byteorder}u{places.dtype.itemsize}")
     if places.size and int(naturals.max()) >= min(limit, np.iinfo(places.dtype).max + 1):
         raise ValueError("an index is out of range")
-    if values.dtype.kind == "c":
-        raise _ComplexError(values.dtype)
     if values.dtype.kind not in NUMBERS:
         raise ValueError(f"its values have type {values.dtype}")
 
@@ -272,21 +267,6 @@ def _index_type(shape: tuple[int, int], indices: np.ndarray) -> type[np.integer]
     return np.int64 if wide else np.int32
 
 
-class CsrPiece(NamedTuple):
-    """Some rows of a CSR matrix; ``indptr`` starts at 0."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
-
-    def to_scipy(self, columns: int) -> sp.csr_array:
-        """As a SciPy matrix on the same memory, as long as there are fewer than 2^31 entries."""
-        shape, indptr = (len(self.indptr) - 1, columns), self.indptr
-        if len(self.indices) < MAX_INT32:  # SciPy has one type for both, and copies otherwise
-            indptr = indptr.astype(self.indices.dtype, copy=False)
-        return sp.csr_array((self.values, self.indices, indptr), shape=shape)
-
-
 class CsrRows(Protocol):
     """What a reader of rows offers."""
 
@@ -295,7 +275,7 @@ class CsrRows(Protocol):
     @property
     def entries(self) -> int: ...
     def indptr(self, start: int, stop: int) -> np.ndarray: ...
-    def read(self, start: int, stop: int) -> CsrPiece: ...
+    def read(self, start: int, stop: int) -> sp.csr_array: ...
 
 
 class CsrMemory:
@@ -309,10 +289,11 @@ class CsrMemory:
         """Where rows ``start`` to ``stop`` (excluded) begin, and where the last of them ends."""
         return self._matrix.indptr[start : stop + 1].astype(np.int64)
 
-    def read(self, start: int, stop: int) -> CsrPiece:
+    def read(self, start: int, stop: int) -> sp.csr_array:
         indptr = self.indptr(start, stop)
         part = slice(indptr[0], indptr[-1])
-        return CsrPiece(indptr - indptr[0], self._matrix.indices[part], self._matrix.data[part])
+        entries = self._matrix.data[part], self._matrix.indices[part], indptr - indptr[0]
+        return sp.csr_array(entries, shape=(stop - start, self._matrix.shape[1]))
 
 
 def row_ranges(
@@ -341,14 +322,14 @@ class PatchedRows:
 
     >>> path = CsrMemory(sp.csr_array([[0.0, 1.0], [1.0, 0.0]]))
     >>> patch = sp.csr_array([[1.0, 0.0, 2.0], [0.0, 2.0, 0.0]])
-    >>> PatchedRows(path, np.array([1, 2]), patch).read(0, 3).to_scipy(3).toarray().tolist()
+    >>> PatchedRows(path, np.array([1, 2]), patch).read(0, 3).toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 2.0], [0.0, 2.0, 0.0]]
     """
 
     def __init__(self, base: CsrRows, nodes: np.ndarray, patch: sp.csr_array) -> None:
         self._base, self._nodes, self._patch = base, nodes, patch
         self.rows = int(patch.shape[1])
-        self._kind = np.result_type(base.read(0, 0).values.dtype, patch.dtype)
+        self._kind = np.result_type(base.read(0, 0).dtype, patch.dtype)
         lengths = np.zeros(self.rows, np.int64)
         for start in range(0, base.rows, MAX_ROWS):
             stop = min(start + MAX_ROWS, base.rows)
@@ -360,12 +341,13 @@ class PatchedRows:
     def indptr(self, start: int, stop: int) -> np.ndarray:
         return self._indptr[start : stop + 1].copy()
 
-    def read(self, start: int, stop: int) -> CsrPiece:
-        end = self._base.rows
+    def read(self, start: int, stop: int) -> sp.csr_array:
+        end, shape = self._base.rows, (stop - start, self.rows)
         old = self._base.read(min(start, end), min(stop, end))
         low, high = np.searchsorted(self._nodes, [start, stop]).tolist()
         if low == high:
-            return CsrPiece(old.indptr, old.indices, old.values.astype(self._kind, copy=False))
+            values = old.data.astype(self._kind, copy=False)
+            return sp.csr_array((values, old.indices, old.indptr), shape=shape)
         indptr, part = self.indptr(start, stop), self._patch[low:high]
         patched = np.zeros(stop - start, bool)
         patched[self._nodes[low:high] - start] = True
@@ -373,13 +355,11 @@ class PatchedRows:
         kept = np.repeat(~patched[: len(old.indptr) - 1], np.diff(old.indptr))
         indices, values = np.empty(len(new), index_type(self.rows)), np.empty(len(new), self._kind)
         indices[new], values[new] = part.indices, part.data
-        indices[~new], values[~new] = old.indices[kept], old.values[kept]
-        return CsrPiece(indptr - indptr[0], indices, values)
+        indices[~new], values[~new] = old.indices[kept], old.data[kept]
+        return sp.csr_array((values, indices, indptr - indptr[0]), shape=shape)
 
 
-def rows_of(
-    matrix: CsrRows, nodes: np.ndarray, max_entries: int = PIECE
-) -> Iterator[tuple[np.ndarray, sp.csr_array]]:
+def rows_of(matrix: CsrRows, nodes: np.ndarray) -> Iterator[tuple[np.ndarray, sp.csr_array]]:
     """The rows of ``nodes``, which are sorted, some at a time: which nodes, and their rows.
 
     >>> path = CsrMemory(sp.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
@@ -388,10 +368,10 @@ def rows_of(
     """
     runs = np.split(nodes, np.flatnonzero(np.diff(nodes) > NEAR) + 1) if len(nodes) else []
     for run in runs:
-        for start, stop in row_ranges(matrix, max_entries, int(run[0]), int(run[-1]) + 1):
+        for start, stop in row_ranges(matrix, PIECE, int(run[0]), int(run[-1]) + 1):
             low, high = np.searchsorted(run, [start, stop])
             if low < high:
-                rows = matrix.read(start, stop).to_scipy(matrix.rows)
+                rows = matrix.read(start, stop)
                 yield run[low:high], sp.csr_array(rows[run[low:high] - start])
 
 
@@ -420,10 +400,10 @@ def adjacency_digest(matrix: CsrRows) -> tuple[str, int]:
     longest, value_type = 0, ""
     for start, stop in row_ranges(matrix, PIECE):
         rows = matrix.read(start, stop)
-        lengths, value_type = np.diff(rows.indptr), rows.values.dtype.str
+        lengths, value_type = np.diff(rows.indptr).astype(np.int64), rows.dtype.str
         longest = max(longest, int(lengths.max(initial=0)))
         indices = rows.indices.astype(index_type(matrix.rows), copy=False)
-        for digest, array in zip(digests, (lengths, indices, rows.values), strict=True):
+        for digest, array in zip(digests, (lengths, indices, rows.data), strict=True):
             digest.update(np.ascontiguousarray(array).data)
     text = " ".join([f"{matrix.rows} {value_type}", *(digest.hexdigest() for digest in digests)])
     return hashlib.sha256(text.encode()).hexdigest(), longest
@@ -440,9 +420,7 @@ def mean_weight(matrix: CsrRows) -> float:
         rows = matrix.read(start, stop)
         filled = np.flatnonzero(np.diff(rows.indptr))
         if filled.size:
-            sums[start + filled] = np.add.reduceat(
-                rows.values, rows.indptr[filled], dtype=np.float64
-            )
+            sums[start + filled] = np.add.reduceat(rows.data, rows.indptr[filled], dtype=np.float64)
     return float(sums.sum() / matrix.entries) if matrix.entries else 1.0
 
 
@@ -453,6 +431,15 @@ def row_pieces(
     step = max(1, 4 * PIECE // max(columns, 1))
     for start in range(0, rows, step):
         yield read(start, min(start + step, rows))
+
+
+def fingerprint(
+    adjacency: CsrRows, features: Callable[[int, int], np.ndarray], columns: int
+) -> Fingerprint:
+    """The fingerprint of a graph whose X is read as ``features(start, stop)``."""
+    digest, longest = adjacency_digest(adjacency)
+    pieces = row_pieces(features, adjacency.rows, columns)
+    return Fingerprint(digest, features_digest(pieces, columns), longest)
 
 
 def features_digest(pieces: Iterable[np.ndarray], columns: int) -> str:

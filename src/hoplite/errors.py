@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable
 from importlib.util import find_spec
 
@@ -133,6 +134,11 @@ class HopliteWarning(UserWarning):
 
 class IdleWarning(HopliteWarning):
     """A setting has no effect unless another one is set, too."""
+
+
+def warn(message: str, stacklevel: int = 2) -> None:
+    """Give a HopliteWarning, which Python shows at the line ``stacklevel`` calls above this one."""
+    warnings.warn(message, HopliteWarning, stacklevel=stacklevel + 1)
 
 
 def require_extra(extra: str, what: str, *modules: str) -> None:

@@ -188,11 +188,11 @@ def lock(handle: int, *, wait: bool) -> bool | None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, wait: bool = False) -> Iterator[tuple[int, bool | None]]:
+def locked(path: Path) -> Iterator[tuple[int, bool | None]]:
     """Within the block: a handle of the lock file ``path``, and whether it is :func:`lock`-ed."""
     handle = open_lock(path)
     try:
-        yield handle, lock(handle, wait=wait)
+        yield handle, lock(handle, wait=False)
     finally:
         os.close(handle)
 
@@ -243,7 +243,7 @@ def to_json(content: Any, indent: int | None = 1) -> str:
     return json.dumps({**plain, CHECKSUM: _checksum(plain)}, indent=indent) + "\n"
 
 
-def read_json(path: str | os.PathLike[str], schema: type[Schema], most: int = MAX_JSON) -> Schema:
+def read_json(path: str | os.PathLike[str], schema: type[Schema]) -> Schema:
     """The file ``path`` as a ``schema``; OSError if it cannot be read, ValueError if damaged.
 
     The ValueError says what is wrong, such as ``Expected `int`, got `float` - at `$.nodes` ``.
@@ -254,7 +254,7 @@ def read_json(path: str | os.PathLike[str], schema: type[Schema], most: int = MA
     ...     read_json(f"{folder}/a.json", dict[str, int])
     {'nodes': 3}
     """
-    return parse_json(read_regular(path, most), schema)
+    return parse_json(read_regular(path, MAX_JSON), schema)
 
 
 def parse_json(text: bytes, schema: type[Schema]) -> Schema:

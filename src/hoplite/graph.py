@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,17 +16,15 @@ from hoplite.csr import (
     CsrMemory,
     CsrRows,
     Fingerprint,
-    adjacency_digest,
     as_array,
     as_csr,
     check_weights,
     checked_arcs,
-    features_digest,
+    fingerprint,
     frozen,
     mean_weight,
-    row_pieces,
 )
-from hoplite.errors import ConfigError, GraphError, HopliteWarning, plural, some_of
+from hoplite.errors import ConfigError, GraphError, plural, some_of, warn
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
 
@@ -85,20 +82,18 @@ class Split:
         parts = dict(zip(PARTS, (train, val, test), strict=True))
         masks = map(np.asarray, parts.values())
         lengths = tuple(len(mask) for mask in masks if mask.dtype == bool and mask.ndim == 1)
-        object.__setattr__(self, "mask_lengths", lengths)
-        object.__setattr__(self, "note", note)
-        object.__setattr__(self, "seed", seed)
+        self.__dict__.update(mask_lengths=lengths, note=note, seed=seed)
         seen = np.empty(0, np.int64)
-        for part, given in parts.items():
-            nodes = as_node_indices(given, f"split.{part}")
-            both = np.intersect1d(nodes, seen)
-            if both.size:
+        for part, members in parts.items():
+            nodes = as_node_indices(members, f"split.{part}")
+            repeated = np.intersect1d(nodes, seen)
+            if repeated.size:
                 raise GraphError(
-                    f"split.{part} shares {plural(both.size, 'node')} (first: {both[0]}) with "
-                    "another part; assign each node to at most one part."
+                    f"split.{part} shares {plural(repeated.size, 'node')} (first: {repeated[0]}) "
+                    "with another part; assign each node to at most one part."
                 )
             seen = np.concatenate([seen, nodes])
-            object.__setattr__(self, part, frozen(nodes))
+            self.__dict__[part] = frozen(nodes)
 
     def __repr__(self) -> str:
         sizes = self.sizes()
@@ -160,9 +155,6 @@ class Relation:
         for name in ("adjacency", "turned"):
             if state[name] is not None:
                 object.__setattr__(self, name, frozen(state[name]))
-
-    def with_loop_weight(self, weight: float) -> Relation:
-        return dataclasses.replace(self, loop_weight=weight)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -231,20 +223,19 @@ class Graph(Described):
         classes = range(kind_of(labels).count(labels)) if class_names is None else class_names
         if isinstance(node_ids, np.ndarray):
             node_ids = node_ids.tolist()
-        values = {
-            "adjacency": frozen(adjacency),
-            "features": frozen(features),
-            "labels": frozen(labels),
-            "split": split,
-            "class_names": tuple(map(str, classes)),
-            "feature_names": None if feature_names is None else tuple(map(str, feature_names)),
-            "node_ids": None if node_ids is None else tuple(node_ids),
-            "name": name,
-            "preparation": preparation,
-            "relations": check_relations(relations, n),
-        }
-        for field_name, value in values.items():
-            object.__setattr__(self, field_name, value)
+        _check_relations(relations, n)
+        self.__dict__.update(
+            adjacency=frozen(adjacency),
+            features=frozen(features),
+            labels=frozen(labels),
+            split=split,
+            class_names=tuple(map(str, classes)),
+            feature_names=None if feature_names is None else tuple(map(str, feature_names)),
+            node_ids=None if node_ids is None else tuple(node_ids),
+            name=name,
+            preparation=preparation,
+            relations=tuple(relations),
+        )
         self._warn_about_untrained_classes()
 
     @classmethod
@@ -320,13 +311,24 @@ class Graph(Described):
                 )
             check_weights(values)
             values = values.astype(np.float64 if values.dtype == np.float64 else np.float32)
-        arcs = sp.coo_array((values, (edges[:, 0], edges[:, 1])), shape=(n, n)).tocsr()
-        if weights is None:
-            arcs.data[:] = 1
+
+        def arcs_of(chosen: Any) -> sp.csr_array:
+            """The weights of these edges; those of repeated ones are added, or count once."""
+            ends = edges[chosen, 0], edges[chosen, 1]
+            arcs = sp.coo_array((values[chosen], ends), shape=(n, n)).tocsr()
+            if weights is None:
+                arcs.data[:] = 1
+            return arcs
+
+        relations: list[Relation] = []
+        if types is not None:
+            texts = _checked_types(types, len(edges))
+            for name in np.unique(texts).tolist():
+                relations += relations_of(arcs_of(texts == name), directed=directed, prefix=name)
+        elif directed:
+            relations += relations_of(arcs_of(slice(None)), directed=True)
+        arcs = arcs_of(slice(None))
         adjacency = arcs.maximum(arcs.T)
-        relations = edge_relations(
-            edges, values, n, summed=weights is not None, directed=directed, types=types
-        )
         return cls(adjacency, features, labels, relations=relations, **options)
 
     @property
@@ -370,19 +372,25 @@ class Graph(Described):
         return {relation.name: relation.loop_weight for relation in self.relations}
 
     def with_relations(self, weights: dict[str, float]) -> Graph:
-        """The same graph with just these relations; some may have no edges yet."""
-        made = object.__new__(Graph)
-        made.__dict__.update(
-            self.__dict__, relations=relations_like(self.relations, weights, self.num_nodes)
+        """The same graph with just these relations, by name, and these weights of self-loops.
+
+        One that is missing has no arcs, so that S_r is the identity, or 0 for the adjacency
+        operator.
+        """
+        empty = frozen(sp.csr_array(self.adjacency.shape, dtype=np.float32))
+        known = {relation.name: relation for relation in self.relations}
+        relations = (
+            dataclasses.replace(known.get(name, Relation(name, empty)), loop_weight=weight)
+            for name, weight in weights.items()
         )
-        return made
+        return self._with(relations=tuple(relations))
 
     def refuse_relations(self, what: str) -> None:
         """ConfigError if the graph has relations, and ``what`` takes none."""
         if self.relations:
-            shown = some_of(relation.name for relation in self.relations)
+            names = some_of(relation.name for relation in self.relations)
             raise ConfigError(
-                f"{self.name} has directed or typed edges ({shown}), which {what} does not "
+                f"{self.name} has directed or typed edges ({names}), which {what} does not "
                 "support; load it without directed and type."
             )
 
@@ -403,9 +411,7 @@ class Graph(Described):
 
     def fingerprint(self) -> Fingerprint:
         """By which the graph is known again, wherever it is kept."""
-        digest, longest = adjacency_digest(self.adjacency_rows)
-        pieces = row_pieces(self.feature_rows, self.num_nodes, self.num_features)
-        return Fingerprint(digest, features_digest(pieces, self.num_features), longest)
+        return fingerprint(self.adjacency_rows, self.feature_rows, self.num_features)
 
     def in_memory(self) -> Graph:
         """The graph itself, see :class:`hoplite.NodeData`."""
@@ -490,16 +496,16 @@ class Graph(Described):
 
     def _with(self, **changes: Any) -> Graph:
         """A copy with other attributes, which are not checked."""
-        made = object.__new__(Graph)
-        made.__dict__.update(self.__dict__, **changes)
-        return made
+        graph = object.__new__(Graph)
+        graph.__dict__.update(self.__dict__, **changes)
+        return graph
 
     def _replace(self, **changes: Any) -> Graph:
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        made = Graph(**{**values, **changes})
+        """A copy with other fields, which are checked."""
+        graph = dataclasses.replace(self, **changes)
         if "loop_weight" in self.__dict__:
-            made.__dict__["loop_weight"] = self.loop_weight
-        return made
+            graph.__dict__["loop_weight"] = self.loop_weight
+        return graph
 
     def _warn_about_untrained_classes(self) -> None:
         if not self.split.train.size:
@@ -508,11 +514,10 @@ class Graph(Described):
         missing = np.setdiff1d(np.arange(self.num_classes), trained)
         if missing.size:
             names = some_of(self.class_names[c] for c in missing)
-            warnings.warn(
+            warn(
                 f"{missing.size} of {self.num_classes} classes have no training node ({names}), "
                 "so they cannot be predicted; label some of their nodes for training, or remove "
                 "these labels.",
-                HopliteWarning,
                 stacklevel=4,
             )
 
@@ -722,36 +727,14 @@ def relations_of(arcs: Any, *, directed: bool, prefix: str = "") -> tuple[Relati
     return Relation(names[0], matrix, turned, weight), Relation(names[1], turned, matrix, weight)
 
 
-def edge_relations(
-    edges: np.ndarray, values: np.ndarray, nodes: int, *, summed: bool, directed: bool, types: Any
-) -> tuple[Relation, ...]:
-    """The relations of edges (e, 2) with these weights; none if neither is asked for.
-
-    Repeated ones are ``summed``, or count once. ``types`` are (e,) texts, or None.
-    """
-    if types is None and not directed:
-        return ()
-    if types is None:
-        named, codes = [""], np.zeros(len(edges), np.int64)
-    else:
-        texts = np.asarray([str(one).strip() for one in types], dtype=object)
-        if len(texts) != len(edges):
-            raise GraphError(
-                f"types has {len(texts):,} entries but there are {len(edges):,} edges."
-            )
-        if any(one is None or not str(one).strip() for one in types):
-            raise GraphError("types has a missing value; every edge needs a type.")
-        found, codes = np.unique(texts.astype(str), return_inverse=True)
-        named = found.tolist()
-    relations: list[Relation] = []
-    for code, name in enumerate(named):
-        own = codes == code
-        ends = edges[own, 0], edges[own, 1]
-        arcs = sp.coo_array((values[own], ends), shape=(nodes, nodes)).tocsr()
-        if not summed:
-            arcs.data[:] = 1
-        relations += relations_of(arcs, directed=directed, prefix=name)
-    return tuple(relations)
+def _checked_types(types: Sequence[Any], edges: int) -> np.ndarray:
+    """The type of every edge, as text."""
+    texts = np.array(["" if name is None else str(name).strip() for name in types], str)
+    if len(texts) != edges:
+        raise GraphError(f"types has {len(texts):,} entries but there are {edges:,} edges.")
+    if (texts == "").any():
+        raise GraphError("types has a missing value; every edge needs a type.")
+    return texts
 
 
 def types_of(names: Iterable[str]) -> list[str]:
@@ -766,31 +749,15 @@ def types_of(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def check_relations(relations: Sequence[Relation], nodes: int) -> tuple[Relation, ...]:
+def _check_relations(relations: Sequence[Relation], nodes: int) -> None:
     """GraphError unless they are of a graph of so many nodes, each with a name of its own."""
-    names = [relation.name for relation in relations]
-    if len(set(names)) < len(names):
-        raise GraphError("relations has duplicate names; make them unique.")
+    _check_unique("relations", [relation.name for relation in relations])
     for relation in relations:
         if relation.adjacency.shape != (nodes, nodes):
             raise GraphError(
                 f"relation {relation.name!r} has shape {relation.adjacency.shape} but the graph "
                 f"has {nodes:,} nodes."
             )
-    return tuple(relations)
-
-
-def relations_like(relations: Sequence[Relation], wanted: dict[str, float], nodes: int) -> Any:
-    """``relations`` in the order of ``wanted``, whose names have the weights of the self-loops.
-
-    One that is missing has no arcs, so that S_r is the identity, or 0 for the adjacency operator.
-    """
-    there = {relation.name: relation for relation in relations}
-    empty = frozen(sp.csr_array((nodes, nodes), dtype=np.float32))
-    return tuple(
-        there.get(name, Relation(name, empty)).with_loop_weight(weight)
-        for name, weight in wanted.items()
-    )
 
 
 def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
@@ -821,7 +788,7 @@ def ids_hint(nodes: np.ndarray, ids: Sequence[Any] | None = None) -> str:
     (' Use graph.node_ids.index(id) to find the index of an id.', '', ' Use grap')
     """
     known = set(ids or ()) if nodes.ndim == 1 and nodes.size else None
-    if known is None or not all(isinstance(one, str) or one in known for one in nodes.tolist()):
+    if known is None or not all(isinstance(node, str) or node in known for node in nodes.tolist()):
         return ""
     return " Use graph.node_ids.index(id) to find the index of an id."
 

@@ -265,11 +265,11 @@ def distinct(names: Sequence[str]) -> list[str]:
     >>> distinct(["a", "b", "a"])
     ['a', 'b', 'a (2)']
     """
-    found: list[str] = []
+    unique: list[str] = []
     for name in names:
         ways = itertools.chain([name], (f"{name} ({i})" for i in itertools.count(2)))
-        found.append(next(way for way in ways if way not in found))
-    return found
+        unique.append(next(way for way in ways if way not in unique))
+    return unique
 
 
 def label_sets(texts: Sequence[str]) -> list[list[str]]:
@@ -315,12 +315,12 @@ def relabelled(
             )
         return np.array([*map(float, names), np.nan])[labels], ()
     if kind is NUMBERS and task == CLASSES.task:
-        values, found = np.unique(labels[known], return_inverse=True)
-        made = np.full(len(labels), UNKNOWN_LABEL)
-        made[known] = found
-        return made, tuple(str(int(v) if v == np.round(v) else v) for v in values)
+        values, codes = np.unique(labels[known], return_inverse=True)
+        classes = np.full(len(labels), UNKNOWN_LABEL)
+        classes[known] = codes
+        return classes, tuple(str(int(v) if v == np.round(v) else v) for v in values)
     if kind is CLASSES:
-        single = tuple(dict.fromkeys(one for many in label_sets(names) for one in many))
+        single = tuple(dict.fromkeys(itertools.chain.from_iterable(label_sets(names))))
         if single:
             return as_sets(names, single)[labels], single
     raise GraphError(

@@ -62,6 +62,36 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
+@contextlib.contextmanager
+def without_signals(*names: str) -> Iterator[None]:
+    """Block these signals, such as ``SIGINT``, in threads and processes that start within.
+
+    This process receives them at the end of the block: another thread may get them during it, and
+    Python would then interrupt the block and leave what it started behind.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # it unblocks signals, so it is first
+    received: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(signal.getsignal(number)):
+                handlers[number] = signal.signal(number, lambda number, _: received.append(number))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [getattr(signal, name) for name in names])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in received[:1]:
+            signal.raise_signal(number)
+
+
 class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
         value = getattr(import_module(self.__name__), name)
@@ -117,7 +147,7 @@ def build() -> str:
     return f"{VERSION} (build {source_hash()})"
 
 
-def parse_bytes(value: str | int, argument: str = "memory") -> int:
+def parse_bytes(value: str | int) -> int:
     """The number of bytes that ``"4GB"`` (10^9 each), ``"512MiB"`` (2^20 each) or an int means.
 
     >>> parse_bytes("1.5GB"), parse_bytes("1KiB"), parse_bytes(7)
@@ -129,7 +159,7 @@ def parse_bytes(value: str | int, argument: str = "memory") -> int:
     amount = float(match[1]) * UNITS.get(match[2].upper() or "B", 0) if match else 0
     if not 1 <= amount < 2**63:
         raise ConfigError(
-            f"is {value!r}; it must be a positive amount, e.g. 600MB, 4GB or 1.5GiB.", argument
+            f"is {value!r}; it must be a positive amount, e.g. 600MB, 4GB or 1.5GiB.", "memory"
         )
     return int(amount)
 

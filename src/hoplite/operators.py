@@ -92,48 +92,34 @@ class Operator:
         return abs(self.shift + self.sign * self.loop) if graph.num_nodes else 0.0
 
     def matrix(
-        self, graph: Graph, dtype: Any = None, basis: str | Basis = "monomial"
+        self, graph: Graph | Relation, dtype: Any = None, basis: str | Basis = "monomial"
     ) -> sp.csr_array:
-        """S of ``graph`` in the form that ``basis`` needs: n x n.
+        """S of a graph, or S_r of one of its relations, in the form that ``basis`` needs: n x n.
 
-        In the number type of the graph's features unless one is given.
+        In the number type of the graph's features unless one is given, of a relation in float64.
 
         >>> g = Graph.from_edges([(0, 1)], features=np.eye(3))
         >>> find_operator("laplacian").matrix(g).toarray().tolist()
         [[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
         """
-        dtype = graph.features.dtype if dtype is None else dtype
-        return self._whole(CsrMemory(graph.adjacency), self.loop_of(graph), dtype, basis)
-
-    def relation_matrix(
-        self, relation: Relation, dtype: Any, basis: str | Basis = "monomial"
-    ) -> sp.csr_array:
-        """S_r of :class:`~hoplite.graph.Relation` in the form that ``basis`` needs: n x n."""
-        turned = None if relation.turned is None else CsrMemory(relation.turned)
-        loop = self.loop * relation.loop_weight
-        return self._whole(CsrMemory(relation.adjacency), loop, dtype, basis, turned)
-
-    def _whole(
-        self,
-        adjacency: CsrRows,
-        loop: float,
-        dtype: Any,
-        basis: str | Basis,
-        turned: CsrRows | None = None,
-    ) -> sp.csr_array:
-        n = adjacency.rows
+        turned, default = None, np.float64
+        if isinstance(graph, Graph):
+            default = graph.features.dtype
+        elif graph.turned is not None:
+            turned = CsrMemory(graph.turned)
+        adjacency, n = CsrMemory(graph.adjacency), graph.adjacency.shape[0]
         most = adjacency.entries + n  # the diagonal is the only new place
         indices = np.empty(most, sp.get_index_dtype(maxval=most))
-        values, indptr = np.empty(most, dtype), np.zeros(n + 1, indices.dtype)
+        values, indptr = np.empty(most, dtype or default), np.zeros(n + 1, indices.dtype)
         end = 0
-        for start, rows in self.rows(adjacency, dtype, loop, turned=turned):
+        for start, rows in self.rows(adjacency, values.dtype, self.loop_of(graph), turned=turned):
             first, end = end, end + rows.nnz
             indices[first:end], values[first:end] = rows.indices, rows.data
             indptr[start + 1 : start + 1 + rows.shape[0]] = rows.indptr[1:] + first
         whole = sp.csr_array((values[:end], indices[:end], indptr), shape=(n, n))
         return self.in_basis(whole, basis)
 
-    def loop_of(self, graph: Graph) -> float:
+    def loop_of(self, graph: Graph | Relation) -> float:
         """The weight of the self-loops that it adds to ``graph``; 0 if it adds none."""
         return self.loop * graph.loop_weight if self.loop else 0.0
 
@@ -223,7 +209,7 @@ def _roots(adjacency: CsrRows, loop: float, most_entries: int) -> np.ndarray:
 def _weights(adjacency: CsrRows, start: int, stop: int, loop: float) -> sp.csr_array:
     """Rows of A + loop I in float64."""
     n = adjacency.rows
-    weights = sp.csr_array(adjacency.read(start, stop).to_scipy(n), dtype=np.float64, copy=True)
+    weights = sp.csr_array(adjacency.read(start, stop), dtype=np.float64, copy=True)
     if loop:
         weights = sp.csr_array(weights + loop * _identity(start, stop, n, np.float64))
     return weights

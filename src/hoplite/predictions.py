@@ -23,8 +23,8 @@ from hoplite.errors import (
 )
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS, NodeData
-from hoplite.io.array_files import all_integers
 from hoplite.io.convert import converted
+from hoplite.io.node_files import all_integers
 from hoplite.io.sources import Workspace, literal, quoted
 from hoplite.labels import distinct, known_labels
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 
 from hoplite.config import check_flag, check_number
 from hoplite.errors import ConfigError, check_choice, nearest_hint, plural, some_of
-from hoplite.formatting import short
+from hoplite.formatting import listing, short
 from hoplite.labels import AUTO, TASK_WORDS
 
 SCALES = ("standard", "robust", "log", "none")
@@ -101,11 +101,11 @@ class TableOptions:
         reading=True,
         shown="nodes",
     )
-    edges: str = _option("", "Edge table, given like --nodes.", reading=True, shown="edges")
+    edges: str = _option("", "Edge table, chosen like --nodes.", reading=True, shown="edges")
     label: str = _option("label", "Label column.", reading=True)
     id: str = _option("id", "Id column.", reading=True)
-    source: str = _option("source", "Edge column with the first id.", reading=True)
-    target: str = _option("target", "Edge column with the second id.", reading=True)
+    source: str = _option("source", "Edge column with the id of the source.", reading=True)
+    target: str = _option("target", "Edge column with the id of the target.", reading=True)
     weight: str = _option("weight", "Edge column with the weight.", reading=True)
     task: str = _option(
         AUTO,
@@ -147,9 +147,9 @@ class TableOptions:
     )
 
     def __post_init__(self) -> None:
-        for one in dataclasses.fields(self):
-            if one.metadata["choices"]:
-                check_choice(one.name, getattr(self, one.name), one.metadata["choices"])
+        for option in dataclasses.fields(self):
+            if option.metadata["choices"]:
+                check_choice(option.name, getattr(self, option.name), option.metadata["choices"])
         check_flag("directed", self.directed)
         if not isinstance(self.type, str):
             raise ConfigError(f"is {self.type!r}; it must be the name of a column.", "type")
@@ -160,9 +160,10 @@ class TableOptions:
                 f"{self.weight!r}{typed}; they must be different columns."
             )
         for name in ("drop", "only", "text"):
-            given = getattr(self, name)
-            listed = given.split(",") if isinstance(given, str) else given
-            object.__setattr__(self, name, tuple(one.strip() for one in listed if one.strip()))
+            columns = getattr(self, name)
+            columns = columns.split(",") if isinstance(columns, str) else columns
+            stripped = tuple(column.strip() for column in columns if column.strip())
+            object.__setattr__(self, name, stripped)
         if self.drop and self.only:
             raise ConfigError("cannot be combined with only; pass one of them.", "drop")
         check_number("terms", self.terms, 1, whole=True)
@@ -216,7 +217,8 @@ class TableOptions:
     @classmethod
     def names(cls, *, reading: bool = False) -> list[str]:
         """Of the options; only of those that do not change X if ``reading``."""
-        return [one.name for one in dataclasses.fields(cls) if one.metadata["reading"] >= reading]
+        options = dataclasses.fields(cls)
+        return [option.name for option in options if option.metadata["reading"] >= reading]
 
 
 def refuse_options(
@@ -224,15 +226,15 @@ def refuse_options(
 ) -> dict[str, Any]:
     """The options of tables that are given for a source without columns; ConfigError unless they
     are ``allowed``."""
-    given = TableOptions.only_for_tables(options)
-    for name in given:
+    only_for_tables = TableOptions.only_for_tables(options)
+    for name in only_for_tables:
         if name not in allowed:
             raise ConfigError(
                 f"is an option of node and edge tables, but {short(source)} is not a "
                 f"table; leave it out{''.join(f' or use {other}' for other in allowed)}.",
                 name,
             )
-    return given
+    return only_for_tables
 
 
 class PreparedColumn(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
@@ -334,8 +336,8 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
 
     @property
     def changed(self) -> tuple[Any, ...] | None:
-        found = (self.log, self.centre, self.scale, self.fill)
-        return found if any(found) else None
+        facts = (self.log, self.centre, self.scale, self.fill)
+        return facts if any(facts) else None
 
     @property
     def constant(self) -> bool:
@@ -362,8 +364,8 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
             if self.centre:
                 cells = (squeezed(cells) if self.log else cells) - np.array(self.centre)
                 cells /= np.array(self.scale)
-            found = cells.astype(np.float32)
-        return np.column_stack([found, gaps.any(axis=1)]) if self.fill else found
+            features = cells.astype(np.float32)
+        return np.column_stack([features, gaps.any(axis=1)]) if self.fill else features
 
     @property
     def usual(self) -> tuple[float, ...]:
@@ -384,8 +386,8 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
         if not self.centre:
             return feature
         with np.errstate(over="ignore"):
-            found = np.float64(feature) * self.scale[place] + self.centre[place]
-        return float(stretched(np.array(found)) if self.log else found)
+            number = np.float64(feature) * self.scale[place] + self.centre[place]
+        return float(stretched(np.array(number)) if self.log else number)
 
     def shown(self, value: float) -> float | str | None:
         return ("true" if value else "false") if self.truth and value in (0, 1) else value
@@ -448,10 +450,11 @@ class TextColumn(PreparedColumn, frozen=True, tag="text"):
         place = {value: i for i, value in enumerate(self.values)}
         rest = len(self.values) if self.other else -1
         places = [-1 if cell is None else place.get(cell, rest) for cell in cells.tolist()]
-        found = np.zeros((len(cells), len(self.categories)), np.float32)
-        known = np.flatnonzero(np.array(places, np.int64) >= 0)
-        found[known, np.array(places, np.int64)[known]] = 1
-        return found
+        columns = np.array(places, np.int64)
+        features = np.zeros((len(cells), len(self.categories)), np.float32)
+        known = np.flatnonzero(columns >= 0)
+        features[known, columns[known]] = 1
+        return features
 
 
 class WordsColumn(PreparedColumn, frozen=True, tag="words"):
@@ -495,8 +498,8 @@ class WordsColumn(PreparedColumn, frozen=True, tag="words"):
         place = {term: i for i, term in enumerate(self.terms)}
         vectorizer = TfidfVectorizer(vocabulary=place, sublinear_tf=True)
         vectorizer.idf_ = np.array(self.idf)
-        found = sp.csr_array(vectorizer.transform("" if one is None else one for one in cells))
-        return found.astype(np.float32)
+        features = vectorizer.transform("" if text is None else text for text in cells)
+        return sp.csr_array(features).astype(np.float32)
 
 
 COLUMN_TYPES = (NumberColumn, DateColumn, TimeColumn, ListColumn, TextColumn, WordsColumn)
@@ -578,12 +581,12 @@ class Preparation:
 
     def original(self, row: np.ndarray) -> list[float | str]:
         """The cells that became the features ``row`` (d,) of a node; behind them what they are."""
-        found: list[float | str] = []
+        cells: list[float | str] = []
         for column in self.fitted:
             width = len(column.names())
-            own = row[len(found) : len(found) + width]
-            found += [column.original(own, place) for place in range(width)]
-        return [*found, *row[len(found) :].tolist()]
+            own = row[len(cells) : len(cells) + width]
+            cells += [column.original(own, place) for place in range(width)]
+        return [*cells, *row[len(cells) :].tolist()]
 
     def summary(self) -> str:
         """In one line.
@@ -622,10 +625,8 @@ class Preparation:
 def _kinds(columns: Sequence[PreparedColumn]) -> str:
     """How many there are of each kind: ``2 numbers and 1 date``."""
     counts = Counter(column.kind for column in columns)
-    *some, last = [
-        plural(counts[one.kind], one.kind) for one in COLUMN_TYPES if counts[one.kind]
-    ] or [""]
-    return f"{', '.join(some)} and {last}" if some else last
+    kinds = dict.fromkeys(type_.kind for type_ in COLUMN_TYPES)
+    return listing([plural(counts[kind], kind) for kind in kinds if counts[kind]] or [""])
 
 
 # How tables are read for a model whose training data had no preparation.
@@ -641,35 +642,34 @@ def changes(preparation: Preparation | None) -> dict[str, tuple[Any, ...]]:
 def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     """The preparation that a user's ``prepare`` and ``options`` of tables mean.
 
-    ``prepare`` is None, a Preparation, or what has one: a trained model, a graph, a store. If it is
-    given, only what does not change X (``label``, ``id``, ``source``, ...) may be given besides.
+    ``prepare`` is None, a Preparation, or what has one: a trained model, a graph, a store. With
+    it, only what does not change X (``label``, ``id``, ``source``, ...) may be set.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    TableOptions.check_names(given)
+    chosen = {name: value for name, value in options.items() if value is not None}
+    TableOptions.check_names(chosen)
     if prepare is None:
-        return Preparation(TableOptions(**given))
-    found = prepare if isinstance(prepare, Preparation) else getattr(prepare, "preparation", 0)
-    if found is None:
-        found = AS_THEY_ARE
-    learned = getattr(prepare, "task", None)  # of a model, whose labels are not asked about
-    if not isinstance(found, Preparation):
+        return Preparation(TableOptions(**chosen))
+    preparation = getattr(prepare, "preparation", prepare)
+    if preparation is None:
+        preparation = AS_THEY_ARE
+    if not isinstance(preparation, Preparation):
         raise ConfigError(
             f"prepare has type {type(prepare).__name__}; pass a trained model, a graph, a graph's "
             "preparation, or a fitted scikit-learn transformer."
         )
-    if found.transformer:
+    if preparation.transformer:
         raise ConfigError(
-            f"the model's features come from {found.transformer}, a transformer that is not saved "
-            "with the model; load the tables in Python with hoplite.load(folder, "
+            f"the model's features come from {preparation.transformer}, a transformer that is not "
+            "saved with the model; load the tables in Python with hoplite.load(folder, "
             "prepare=transformer) and call model.predict(graph)."
         )
-    known = {} if learned is None else {"task": learned.labels.task}
+    task = getattr(prepare, "task", None)  # of a model, whose labels are not asked about
+    fixed_task = {} if task is None else {"task": task.labels.task}
     free = TableOptions.names(reading=True)
-    fixed = [name for name in TableOptions.only_for_tables(given) if name not in free]
-    fixed += [name for name, value in known.items() if given.get(name, value) != value]
+    fixed = [name for name in TableOptions.only_for_tables(chosen) if name not in free]
+    fixed += [name for name, value in fixed_task.items() if chosen.get(name, value) != value]
     if fixed:
         raise ConfigError(f"{fixed[0]} is determined by the trained model; leave it out.")
     # a query comes from the user, never from a model file, which may be untrusted
-    own = {"nodes": "", "edges": ""} | given | known
-    chosen = dataclasses.replace(found.options, **own)
-    return dataclasses.replace(found, options=chosen)
+    own = {"nodes": "", "edges": ""} | chosen | fixed_task
+    return dataclasses.replace(preparation, options=dataclasses.replace(preparation.options, **own))

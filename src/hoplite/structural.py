@@ -14,7 +14,6 @@ L is sparse, and so [X | L] is.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ import scipy.sparse as sp
 
 from hoplite.config import check_flag, check_number
 from hoplite.csr import mean_weight
-from hoplite.errors import HopliteWarning
+from hoplite.errors import warn
 from hoplite.graph import IN, OUT, Graph
 from hoplite.operators import find_operator
 from hoplite.preparation import Preparation
@@ -32,8 +31,8 @@ LOG_DEGREE = "log degree"
 LOG_DEGREES = (LOG_DEGREE, "log weighted degree")
 NAMES = ("degree", LOG_DEGREE)
 TO, FROM = "link to", "link from"
-USUAL = 32
-MOST = 1024  # vectors
+DEFAULT_VECTORS = 32
+MAX_VECTORS = 1024
 DENSE_NODES = 512  # below that, or for more than a half of all vectors, LAPACK finds them
 
 
@@ -49,15 +48,14 @@ def with_structural(graph: Graph, count: int | None = None, *, link: bool = Fals
     if count is None and graph.num_features:
         return graph
     if count is None:
-        count = USUAL
-        warnings.warn(
+        count = DEFAULT_VECTORS
+        warn(
             f"{graph.name} has no features, so structural features are used: degree, log degree "
             f"and {count} singular vectors; set their number with --structural (structural= in "
             "Python).",
-            HopliteWarning,
             stacklevel=3,
         )
-    check_number("structural", count, 0, MOST, whole=True)
+    check_number("structural", count, 0, MAX_VECTORS, whole=True)
     return _with_columns(graph, structural_features(graph, count), structural_names(count))
 
 
@@ -95,10 +93,10 @@ def log_degrees(names: Sequence[str] | None, preparation: Preparation | None) ->
     (('log degree',), ())
     """
     known = tuple(names or ())
-    made = known[0 if preparation is None else len(preparation.names) :]
+    computed = known[0 if preparation is None else len(preparation.names) :]
     if structural_count(known) is None:
         for count in (2, 1):
-            if made[-count:] == LOG_DEGREES[:count]:
+            if computed[-count:] == LOG_DEGREES[:count]:
                 return LOG_DEGREES[:count]
     return ()
 
@@ -115,20 +113,13 @@ def made_of_edges(names: Sequence[str] | None, preparation: Preparation | None) 
     return len(log_degrees(names, preparation)) if vectors is None else len(NAMES) + vectors
 
 
-def without_log_degree(graph: Graph) -> Graph:
-    """``graph`` without the features of :func:`with_log_degree`."""
-    count = graph.num_features - len(log_degrees_of(graph))
-    names = (graph.feature_names or ())[:count]
-    return graph.with_features(graph.features[:, :count], names, preparation=graph.preparation)
-
-
-def _with_columns(graph: Graph, columns: np.ndarray, names: tuple[str, ...]) -> Graph:
-    """``graph`` with these features behind its own."""
+def _with_columns(graph: Graph, columns: Any, names: tuple[str, ...]) -> Graph:
+    """``graph`` with these features behind its own; sparse if either of them are."""
     if not graph.num_features:
         return graph.with_features(columns, names, preparation=graph.preparation)
     own = graph.feature_names or tuple(f"x{j}" for j in range(graph.num_features))
-    hstack = sp.hstack if sp.issparse(graph.features) else np.hstack
-    both = hstack([graph.features, columns])
+    sparse = sp.issparse(graph.features) or sp.issparse(columns)
+    both = (sp.hstack if sparse else np.hstack)([graph.features, columns])
     return graph.with_features(both, (*own, *names), preparation=graph.preparation)
 
 
@@ -147,11 +138,10 @@ def count_of_model(model: Any) -> int | None:
     """How many vectors ``model``, or None, was trained with, with a warning of what they mean."""
     count = structural_count(getattr(model, "feature_names", None))
     if count:
-        warnings.warn(
+        warn(
             f"the model's features 'vector 1' to 'vector {count}' were computed from the training "
             "graph; they have a different meaning on a graph with other edges, so do not trust "
             "these predictions.",
-            HopliteWarning,
             stacklevel=3,
         )
     return count
@@ -162,7 +152,7 @@ def structural_names(count: int) -> tuple[str, ...]:
     return (*NAMES, *(f"vector {j + 1}" for j in range(count)))
 
 
-def structural_features(graph: Graph, count: int = USUAL) -> np.ndarray:
+def structural_features(graph: Graph, count: int = DEFAULT_VECTORS) -> np.ndarray:
     """Degree, its logarithm, and the truncated SVD of S: (n, 2 + count) in float32.
 
         F = [d / mean(d),  log(1 + d / w),  sqrt(n) |s_1| v_1, ..., sqrt(n) |s_count| v_count]
@@ -180,11 +170,11 @@ def structural_features(graph: Graph, count: int = USUAL) -> np.ndarray:
     """
     n = graph.num_nodes
     degrees = np.asarray(graph.adjacency.sum(axis=1), np.float64).ravel()
-    found = np.zeros((n, 2 + count), np.float32)
-    found[:, 0] = degrees / (degrees.mean() or 1.0) if n else degrees
-    found[:, 1] = np.log1p(degrees / mean_weight(graph.adjacency_rows))
+    features = np.zeros((n, 2 + count), np.float32)
+    features[:, 0] = degrees / (degrees.mean() or 1.0) if n else degrees
+    features[:, 1] = np.log1p(degrees / mean_weight(graph.adjacency_rows))
     if not n or not count:
-        return found
+        return features
     matrix = find_operator("adjacency").matrix(graph, np.float64)
     if n <= DENSE_NODES or 2 * count >= n:
         values, vectors = np.linalg.eigh(matrix.toarray())
@@ -198,9 +188,9 @@ def structural_features(graph: Graph, count: int = USUAL) -> np.ndarray:
     large = abs(chosen)
     peaks = (large >= large.max(axis=0) * (1 - 1e-9)).argmax(axis=0)
     signs = np.sign(chosen[peaks, np.arange(len(order))])
-    found[:, 2 : 2 + len(order)] = chosen * (signs * abs(values[order]) * np.sqrt(n))
-    found[degrees == 0] = 0
-    return found
+    features[:, 2 : 2 + len(order)] = chosen * (signs * abs(values[order]) * np.sqrt(n))
+    features[degrees == 0] = 0
+    return features
 
 
 def with_link(graph: Graph) -> Graph:
@@ -210,21 +200,19 @@ def with_link(graph: Graph) -> Graph:
     ``link to ID (TYPE)``, with the index of a node for its id if it has none.
 
     >>> g = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)[:, :1], weights=[3.0, 4.0])
-    >>> made = with_link(g)
-    >>> made.feature_names
+    >>> linked = with_link(g)
+    >>> linked.feature_names
     ('x0', 'link to 0', 'link to 1', 'link to 2')
-    >>> made.features.toarray().round(1).tolist()[1]
+    >>> linked.features.toarray().round(1).tolist()[1]
     [0.0, 0.3, 0.0, 0.5]
     """
     parts = [(_words(relation.name), relation.adjacency) for relation in graph.relations]
     parts = parts or [(f"{TO} {{}}", graph.adjacency)]
     ids = range(graph.num_nodes) if graph.node_ids is None else graph.node_ids
-    own = graph.feature_names or tuple(f"x{j}" for j in range(graph.num_features))
-    names = [words.format(node) for words, _ in parts for node in ids]
+    names = tuple(words.format(node) for words, _ in parts for node in ids)
     size = _mean_length(graph.features)
     links = [(size * _unit_rows(rows)).astype(graph.features.dtype) for _, rows in parts]
-    both = sp.csr_array(sp.hstack([sp.csr_array(graph.features), *links], format="csr"))
-    return graph.with_features(both, (*own, *names), preparation=graph.preparation)
+    return _with_columns(graph, sp.hstack(links, format="csr"), names)
 
 
 def links_among(
@@ -239,22 +227,21 @@ def links_among(
     """
     columns = 0 if preparation is None else len(preparation.names)
     words = (f"{TO} ", f"{FROM} ")
-    found = [j for j, name in enumerate(names or ()) if j >= columns and name.startswith(words)]
-    return range(found[0], found[-1] + 1) if found else None
+    links = [j for j, name in enumerate(names or ()) if j >= columns and name.startswith(words)]
+    return range(links[0], links[-1] + 1) if links else None
 
 
 def link_of_model(model: Any) -> bool:
     """Whether ``model``, or None, was trained with links; HopliteWarning if no ids tell which."""
     names = getattr(model, "feature_names", None)
-    found = links_among(names, getattr(model, "preparation", None))
-    if found is None or names is None:
+    links = links_among(names, getattr(model, "preparation", None))
+    if links is None or names is None:
         return False
-    if names[found[0]].split()[:3] == [*TO.split(), "0"]:
-        warnings.warn(
-            f"the model's features {names[found[0]]!r} etc. refer to the nodes of the training "
+    if names[links[0]].split()[:3] == [*TO.split(), "0"]:
+        warn(
+            f"the model's features {names[links[0]]!r} etc. refer to the nodes of the training "
             "graph; they have a different meaning on a graph with other nodes, so do not trust "
             "these predictions.",
-            HopliteWarning,
             stacklevel=3,
         )
     return True

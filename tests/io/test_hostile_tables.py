@@ -47,9 +47,9 @@ def imported(folder, **options):
     """Features, names and labels of an import to disk."""
     out = folder.parent / "imported"
     import_tables(folder, out, memory=MEMORY, **options)
-    with DiskGraph(out) as graph:
-        names = graph.feature_names
-        return graph.feature_rows(0, graph.num_nodes), names, graph.labels, graph.class_names
+    graph = DiskGraph(out)
+    names = graph.feature_names
+    return graph.feature_rows(0, graph.num_nodes), names, graph.labels, graph.class_names
 
 
 def loaded(folder, **options):

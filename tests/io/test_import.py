@@ -50,17 +50,17 @@ def test_same_as_load(tmp_path, monkeypatch, scale, weighted):
     folder = write(tmp_path / "t", weighted=weighted, text_ids=weighted)
     graph = hoplite.load(folder, seed=3, scale=scale)
     tables.import_tables(folder, tmp_path / "g", memory=ROOM, seed=3, scale=scale)
-    with DiskGraph(tmp_path / "g") as found:
-        n = found.num_nodes
-        adjacency = found.adjacency_rows.read(0, n).to_scipy(n)
-        for part in ("indptr", "indices", "data"):
-            assert np.array_equal(getattr(adjacency, part), getattr(graph.adjacency, part))
-        dense = graph.features.toarray() if sp.issparse(graph.features) else graph.features
-        assert np.array_equal(found.feature_rows(0, n), dense)
-        assert found.preparation == graph.preparation
-        assert tuple(found.node_ids) == graph.node_ids
-        assert np.array_equal(found.labels, graph.labels)
-        assert np.array_equal(found.split.val, graph.split.val)
+    found = DiskGraph(tmp_path / "g")
+    n = found.num_nodes
+    adjacency = found.adjacency_rows.read(0, n)
+    for part in ("indptr", "indices", "data"):
+        assert np.array_equal(getattr(adjacency, part), getattr(graph.adjacency, part))
+    dense = graph.features.toarray() if sp.issparse(graph.features) else graph.features
+    assert np.array_equal(found.feature_rows(0, n), dense)
+    assert found.preparation == graph.preparation
+    assert tuple(found.node_ids) == graph.node_ids
+    assert np.array_equal(found.labels, graph.labels)
+    assert np.array_equal(found.split.val, graph.split.val)
     assert not (tmp_path / "g" / tables.SCRATCH).exists()
 
 
@@ -116,15 +116,15 @@ def test_an_import_follows_the_files_that_are_named_or_queried(tmp_path, nodes, 
     before = (out / "graph.json").stat().st_mtime_ns
     tables.import_tables(folder, out, memory=ROOM, nodes=nodes)
     assert (out / "graph.json").stat().st_mtime_ns == before
-    with DiskGraph(out) as graph:
-        assert graph.labels[3] == 0
+    graph = DiskGraph(out)
+    assert graph.labels[3] == 0
     path = folder / changed
     time = path.stat().st_mtime_ns
     path.write_text(rows.replace("\n3,a", "\n3,b"))
     os.utime(path, ns=(time + 10**9, time + 10**9))  # clocks of file systems are coarse
     tables.import_tables(folder, out, memory=ROOM, nodes=nodes)
-    with DiskGraph(out) as graph:
-        assert graph.labels[3] == 1
+    graph = DiskGraph(out)
+    assert graph.labels[3] == 1
 
 
 @pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
@@ -140,6 +140,6 @@ def test_an_import_follows_what_a_database_has_not_merged_yet(tmp_path):
     tables.import_tables(path, out, memory=ROOM)
     writer.execute("UPDATE nodes SET label = 'b' WHERE id = 3")
     tables.import_tables(path, out, memory=ROOM)
-    with DiskGraph(out) as graph:
-        assert graph.labels[3] == 1
+    graph = DiskGraph(out)
+    assert graph.labels[3] == 1
     writer.close()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hoplite.graph import PARTS, Split
 from hoplite.io import even_split, stratified_split
-from hoplite.io.splits import read_split, write_split
+from hoplite.io.node_files import read_split, write_split
 
 
 @given(

@@ -170,7 +170,7 @@ def test_days_are_read_and_never_guessed(tmp_path):
         ("id,x\na,1\nb,1e300\n", "source,target\n", ["'x'", "'b'"]),
         ("id,label,split,x\na,1,trian,1\n", "source,target\n", ["'trian'", "'a'", "'train'"]),
         ("id,label,split,x\na,1,train,1\nb,,val,1\n", "source,target\n", ["'b'"]),
-        ("id,x\na,1\nb,2\n", "from,to\na,b\n", ["'source' and 'target'", "'from', 'to'"]),
+        ("id,x\na,1\nb,2\n", "from,to\na,b\n", ["no column 'source'", "'from', 'to'"]),
         ("id,x\na,1\nb,2\n", "source,target\na,b\nb,z\ny,z\n", ["2 of 3", "'z', 'y'", "row 2"]),
         ("id,x\n07,1\n8,2\n", "source,target\n7,8.0\n", ["'7'", "'07'", "correct the ids"]),
         ("id,x\na,1\nb,2\n", "source,target\n,b\n", ["'source'", "row 1"]),

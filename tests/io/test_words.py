@@ -185,15 +185,15 @@ def test_graphs_on_disk_have_words_only_if_they_are_named(tmp_path):
     data = write(tmp_path / "data", nodes, edges)
     with pytest.warns(HopliteWarning, match="graphs on disk and hop stores are dense"):
         import_tables(data, tmp_path / "out", memory=300 * 10**6)
-    with DiskGraph(tmp_path / "out") as graph:
-        assert graph.feature_names == ("age",)
+    graph = DiskGraph(tmp_path / "out")
+    assert graph.feature_names == ("age",)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         import_tables(data, tmp_path / "words", memory=300 * 10**6, text=[NAME], terms=7)
     memory = hoplite.load(data, text=[NAME], terms=7)
-    with DiskGraph(tmp_path / "words") as graph:
-        assert graph.feature_names == memory.feature_names
-        np.testing.assert_array_equal(graph.in_memory().features, memory.features.toarray())
+    graph = DiskGraph(tmp_path / "words")
+    assert graph.feature_names == memory.feature_names
+    np.testing.assert_array_equal(graph.in_memory().features, memory.features.toarray())
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,6 @@ def edit(path, **changes):
         {"feature_names": ["x"]},
         {"version": -1},
         {"version": "../.."},
-        {"ids": "pickle"},
     ],
 )
 def test_a_manifest_that_contradicts_itself(made, change):

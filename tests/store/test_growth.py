@@ -195,7 +195,7 @@ def test_twice_is_once(tmp_path):
     assert ids is not None
     assert rows is not None
     assert ids[-1] == "x"
-    dense = rows.read(0, 5).to_scipy(5).toarray()
+    dense = rows.read(0, 5).toarray()
     assert dense[[0, 1, 2, 2], [2, 2, 1, 4]].tolist() == [2, 1, 1, 1]
 
 

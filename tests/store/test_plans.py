@@ -46,8 +46,8 @@ def test_amounts_that_are_read(text, count):
 def test_amounts_that_are_refused():
     wrong = ("", "4XB", "-1GB", "0GB", "1e3MB", "4 GB 2", None, True, -5)
     for amount in (0, "0.5B", "99999999TB", f"{2**63}B", 2.5, *wrong):
-        with pytest.raises(ConfigError, match=r"size is .*; it must be a positive amount"):
-            parse_bytes(amount, "size")
+        with pytest.raises(ConfigError, match=r"memory is .*; it must be a positive amount"):
+            parse_bytes(amount)
     assert parse_bytes("9000000TB") == 9 * 10**18
 
 

@@ -285,7 +285,7 @@ def _matrices(
         return [make(one.matrix(graph, dtype, basis), symmetric=one.symmetric) for one in channels]
     return [
         make(
-            one.relation_matrix(relation, dtype, basis),
+            one.matrix(relation, dtype, basis),
             symmetric=relation.turned is None and one.symmetric,
         )
         for relation in graph.relations

@@ -161,7 +161,7 @@ class StoredRows(Rows):
         for i, step in enumerate(self._basis.steps(k)):
             now, before, ahead = hops[i], hops[max(i - 1, 0)], hops[i + 1]
             for start, stop in row_ranges(matrix, most):
-                rows = matrix.read(start, stop).to_scipy(n).astype(np.float64)
+                rows = matrix.read(start, stop).astype(np.float64)
                 part, some = slice(start, stop), SparseMatrix(rows, symmetric=False)
                 next_hop(some, step, now, before[part], own=now[part], out=ahead[part])
         return hops[:, :, 0]

@@ -45,7 +45,7 @@ from hoplite.io.sources import (
     table_files,
 )
 from hoplite.io.splits import stratified_split
-from hoplite.io.tables import NodeTable, Reading, check_tables, id_sql, read_pairs, require_columns
+from hoplite.io.tables import EdgeTable, NodeTable, Reading, id_sql, require_columns
 from hoplite.labels import known_labels
 from hoplite.preparation import Preparation, TableOptions
 
@@ -205,12 +205,11 @@ def _table_set(
     keyed = _keyed(nodes.without(label, "split"), [reading.options.id])
     joined = _keyed(edges, reading.options.ends)
     reading = dataclasses.replace(reading, needs_label=False)
-    check_tables(keyed, joined, reading)
     if reading.preparation.columns is None:
         reading = _fitted(work, keyed, joined, reading, [ids[g] for g in split.train])
     table = NodeTable(work, keyed, joined, reading)
     features, names, preparation = table.features(Split())
-    pairs = read_pairs(work, joined, reading.options, nodes.label)
+    pairs = EdgeTable(work, joined, reading.options, nodes.label).pairs()
     number = {graph: g for g, graph in enumerate(ids)}
     keys = [key.partition(SEPARATOR) for key in table.pieces("id")]
     unknown = [graph for graph, _, _ in keys if graph not in number]

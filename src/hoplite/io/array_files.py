@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import math
 import os
 import struct
-import weakref
 import zipfile
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import psutil
 
-from hoplite.csr import CsrPiece, check_csr
+from hoplite.csr import check_csr
 from hoplite.files import atomic_write, open_regular
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
+else:
+    from hoplite.machine import sparse as sp
 
 MAX_HEADER = 4096  # bytes; NumPy's own have 128
 MAX_EMPTY = 10**7  # rows or columns of an array without numbers
@@ -38,8 +37,6 @@ CSR_TYPES = {
 }
 CSR_ARRAYS = tuple(CSR_TYPES)
 PIECE = 1 << 22  # bytes
-IDS, ID_ENDS = "ids.npy", "id_ends.npy"
-ROWS = 1 << 16  # ids worked on at a time
 
 
 def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
@@ -58,6 +55,11 @@ def file_crc32(path: Path) -> int:
         while piece := file.read(PIECE):
             checksum = zlib.crc32(piece, checksum)
     return checksum
+
+
+def all_crc32(folder: Path, *names: str) -> dict[str, int]:
+    """CRC-32 of those files that exist, by their names."""
+    return {name: file_crc32(folder / name) for name in names if (folder / name).exists()}
 
 
 def check_crc32(folder: Path, wanted: Mapping[str, int], *names: str) -> None:
@@ -126,39 +128,23 @@ def read_header(file: IO[bytes]) -> tuple[np.dtype, tuple[int, ...], bool]:
     return dtype, shape, fortran
 
 
-class Closing(ABC):
-    """What is closed at the end of a ``with`` block."""
-
-    @abstractmethod
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class NpyRows(Closing):
-    """The rows of a .npy file, read when they are asked for.
+class NpyRows:
+    """The rows of a .npy file, which is open only while some are read, so threads may share it.
 
     ``ValueError`` if it is not a .npy file, or its length differs from that in its header.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = open_regular(path)
-        try:
-            self.dtype, self.shape, fortran = read_header(self._file)
+        self._path = path
+        with open_regular(path) as file:
+            self.dtype, self.shape, fortran = read_header(file)
             if not self.shape or fortran or self.dtype.kind not in "biuf":
                 raise ValueError("it does not contain rows of numbers")
-            self._start = self._file.tell()
-            self._row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
-            size, wanted = os.fstat(self._file.fileno()).st_size, len(self) * self._row_bytes
-            if size != self._start + wanted:
-                raise ValueError(f"it has {size:,} bytes, not {self._start + wanted:,}")
-        except BaseException:
-            self._file.close()
-            raise
+            self._start = file.tell()
+            size = os.fstat(file.fileno()).st_size
+            expected = self._start + math.prod(self.shape) * self.dtype.itemsize
+            if size != expected:
+                raise ValueError(f"it has {size:,} bytes, not {expected:,}")
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -167,29 +153,17 @@ class NpyRows(Closing):
         """Rows ``start`` to ``stop`` (excluded) in an array of their own."""
         if not 0 <= start <= stop <= len(self):
             raise ValueError(f"it has {len(self):,} rows, but {start:,} to {stop:,} were requested")
-        out = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        self.read_into(start, out)
-        return out
-
-    def read_into(self, start: int, out: np.ndarray) -> None:
-        """Fill ``out``, contiguous and of the file's type, with the rows from ``start`` on."""
-        if not out.size:
-            return
-        view = out.data.cast("B")
-        self._file.seek(self._start + start * self._row_bytes)
-        while view:  # one read gives at most 2 GB
-            count = self._file.readinto(view)
-            if not count:
-                raise ValueError("it is truncated")
-            view = view[count:]
+        row = math.prod(self.shape[1:])
+        with open_regular(self._path) as file:
+            file.seek(self._start + start * row * self.dtype.itemsize)
+            numbers = np.fromfile(file, self.dtype, (stop - start) * row)
+        if numbers.size < (stop - start) * row:
+            raise ValueError("it is truncated")
+        return numbers.reshape(stop - start, *self.shape[1:])
 
     def pick(self, rows: np.ndarray) -> np.ndarray:
         """Some rows, through a map of the file, which brings in only their pages."""
-        mapped = np.memmap(self._file, self.dtype, "r", self._start, self.shape)
-        return np.asarray(mapped[rows])
-
-    def close(self) -> None:
-        self._file.close()
+        return np.asarray(np.memmap(self._path, self.dtype, "r", self._start, self.shape)[rows])
 
 
 def _write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> int:
@@ -263,7 +237,7 @@ def npz_arrays(path: str | os.PathLike[str], max_bytes: int | None = None) -> It
             raise ValueError(str(error) or type(error).__name__) from error
 
 
-class CsrFiles(Closing):
+class CsrFiles:
     """The rows of a square matrix in ``indptr.npy``, ``indices.npy`` and ``values.npy``.
 
     ``ValueError`` or ``OSError`` if they are not there or do not fit together. Every range of rows
@@ -276,47 +250,39 @@ class CsrFiles(Closing):
         folder: str | os.PathLike[str],
         damaged: Callable[[Exception], Exception] = lambda error: ValueError(str(error)),
     ) -> None:
-        self._damaged = damaged
-        with contextlib.ExitStack() as stack:
-            files = [
-                stack.enter_context(NpyRows(Path(folder) / f"{part}.npy")) for part in CSR_ARRAYS
-            ]
-            self._indptr, self._indices, self._values = files
-            for part, file in zip(CSR_ARRAYS, files, strict=True):
-                if len(file.shape) != 1 or file.dtype not in CSR_TYPES[part]:
-                    raise ValueError(f"{part}.npy has type {file.dtype} and shape {file.shape}")
-            self.rows, self.entries = len(self._indptr) - 1, len(self._indices)
-            last = self._indptr.read(self.rows, self.rows + 1) if self.rows >= 0 else [-1]
-            if last[0] != self.entries or len(self._values) != self.entries:
-                raise ValueError("indptr, indices and values do not match")
-            self._open = stack.pop_all()
-        weakref.finalize(self, self._open.close)  # of a reader that nobody closed
+        self.damaged = damaged
+        files = {part: NpyRows(Path(folder) / f"{part}.npy") for part in CSR_ARRAYS}
+        for part, file in files.items():
+            if len(file.shape) != 1 or file.dtype not in CSR_TYPES[part]:
+                raise ValueError(f"{part}.npy has type {file.dtype} and shape {file.shape}")
+        self._indptr, self._indices, self._values = files.values()
+        self.rows, self.entries = len(self._indptr) - 1, len(self._indices)
+        last = self._indptr.read(self.rows, self.rows + 1) if self.rows >= 0 else [-1]
+        if last[0] != self.entries or len(self._values) != self.entries:
+            raise ValueError("indptr, indices and values do not match")
 
     def indptr(self, start: int, stop: int) -> np.ndarray:
         """Where rows ``start`` to ``stop`` (excluded) begin, and where the last of them ends."""
         try:
-            found = self._indptr.read(start, stop + 1)
-            if found[0] < 0 or found[-1] > self.entries or (found[1:] < found[:-1]).any():
+            indptr = self._indptr.read(start, stop + 1)
+            if indptr[0] < 0 or indptr[-1] > self.entries or (indptr[1:] < indptr[:-1]).any():
                 raise ValueError("indptr decreases or exceeds the number of entries")
-            if start == 0 and found[0] != 0:
+            if start == 0 and indptr[0] != 0:
                 raise ValueError("indptr does not start at 0")
         except (OSError, ValueError) as error:
-            raise self._damaged(error) from error
-        return found
+            raise self.damaged(error) from error
+        return indptr
 
-    def read(self, start: int, stop: int) -> CsrPiece:
-        indptr = self.indptr(start, stop)
+    def read(self, start: int, stop: int) -> sp.csr_array:
+        indptr, shape = self.indptr(start, stop), (stop - start, self.rows)
         first, last = int(indptr[0]), int(indptr[-1])
         indptr -= first
         try:
-            rows = CsrPiece(indptr, self._indices.read(first, last), self._values.read(first, last))
-            check_csr(*rows, (stop - start, self.rows))
+            indices, values = self._indices.read(first, last), self._values.read(first, last)
+            check_csr(indptr, indices, values, shape)
         except (OSError, ValueError) as error:
-            raise self._damaged(error) from error
-        return rows
-
-    def close(self) -> None:
-        self._open.close()
+            raise self.damaged(error) from error
+        return sp.csr_array((values, indices, indptr), shape=shape)
 
 
 @contextlib.contextmanager
@@ -340,88 +306,3 @@ def growing_csr(
             values(rows.data)
 
         yield append
-
-
-class StoredIds(Sequence[Any]):
-    """The ids of ``nodes`` nodes in ``folder``, read when they are asked for, a range at a time.
-
-    ``ids.npy`` has integers as int64, or text in UTF-8, one after the other; then ``id_ends.npy``
-    has where each of the texts ends.
-
-    What is wrong with the files, ``damaged`` turns into the error that is raised.
-    """
-
-    def __init__(
-        self, folder: Path, nodes: int, *, integers: bool, damaged: Callable[[Exception], Exception]
-    ) -> None:
-        self._folder, self._nodes, self._damaged = folder, nodes, damaged
-        self.integers = integers
-
-    def __len__(self) -> int:
-        return self._nodes
-
-    def __getitem__(self, place: Any) -> Any:
-        if not isinstance(place, slice):
-            node = range(self._nodes)[place]
-            return self[node : node + 1][0]
-        start, stop, step = place.indices(self._nodes)
-        if step != 1:
-            return [self[node] for node in range(start, stop, step)]
-        try:
-            return self._read(start, max(start, stop))
-        except (OSError, ValueError) as error:
-            raise self._damaged(error) from error
-
-    def __iter__(self) -> Iterator[Any]:
-        for start in range(0, self._nodes, ROWS):
-            yield from self[start : start + ROWS]
-
-    def _read(self, start: int, stop: int) -> list[Any]:
-        kind, shape = (np.int64, (self._nodes,)) if self.integers else (np.uint8, None)
-        with NpyRows(self._folder / IDS) as ids:
-            if ids.dtype != kind or (shape or ids.shape) != ids.shape:
-                raise ValueError(f"{IDS} has type {ids.dtype} and shape {ids.shape}")
-            if self.integers:
-                return ids.read(start, stop).tolist()
-            with NpyRows(self._folder / ID_ENDS) as file:
-                if (file.dtype, file.shape) != (np.int64, (self._nodes + 1,)):
-                    raise ValueError(f"{ID_ENDS} has type {file.dtype} and shape {file.shape}")
-                ends = file.read(start, stop + 1)
-            if (np.diff(ends) < 0).any():
-                raise ValueError(f"{ID_ENDS} decreases")
-            content = ids.read(int(ends[0]), int(ends[-1])).tobytes()
-        cuts = (ends - ends[0]).tolist()
-        return [content[a:b].decode() for a, b in itertools.pairwise(cuts)]
-
-
-def write_ids(folder: Path, ids: Iterable[Any], *, integers: bool) -> list[str]:
-    """Write ``ids``, as numbers or as text, and return the names of the files."""
-    if integers:
-        with growing_npy(folder / IDS, np.int64) as append:
-            names = map(int, ids)
-            while some := list(itertools.islice(names, ROWS)):
-                append(np.array(some))
-        return [IDS]
-    with (
-        growing_npy(folder / IDS, np.uint8) as append,
-        growing_npy(folder / ID_ENDS, np.int64) as append_ends,
-    ):
-        append_ends(np.zeros(1, np.int64))
-        end, names = 0, map(str, ids)
-        while some := [name.encode() for name in itertools.islice(names, ROWS)]:
-            append(np.frombuffer(b"".join(some), np.uint8))
-            append_ends(end + np.cumsum([len(name) for name in some]))
-            end += sum(map(len, some))
-    return [IDS, ID_ENDS]
-
-
-def all_integers(ids: Iterable[Any]) -> bool:
-    """Whether the ids are whole numbers that fit 64 bits."""
-    if isinstance(ids, StoredIds):
-        return ids.integers
-    return all(
-        isinstance(name, int | np.integer)
-        and not isinstance(name, bool)
-        and -(2**63) <= name < 2**63
-        for name in ids
-    )

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from msgspec.structs import replace
 
-from hoplite.errors import DatasetError, HopliteWarning, nearest_hint, some_of
+from hoplite.errors import DatasetError, nearest_hint, some_of, warn
 from hoplite.io.sources import Table, Workspace
 from hoplite.preparation import (
     CONSTANT,
@@ -135,8 +135,8 @@ def time_sql(text: str) -> str:
     )
 
 
-class Way(NamedTuple):
-    """A way in which text spells numbers: the class of the column, and its cells in SQL."""
+class Cells(NamedTuple):
+    """What the cells of a column mean: the class of the column, and its numbers or text in SQL."""
 
     type: type[PreparedColumn]
     sql: str
@@ -144,36 +144,39 @@ class Way(NamedTuple):
     first: str = ""  # of dates with slashes: what they begin with
 
 
-def ways(table: Table, name: str) -> list[Way]:
-    """All ways for a column of text. Plain numbers come first and as they are: that is fast."""
+def spellings(table: Table, name: str) -> list[Cells]:
+    """How text may spell numbers and dates, in the order to try.
+
+    Plain numbers come first and as they are: that is fast.
+    """
     column = table.columns[name]
     text = text_sql(column)
     return [
-        Way(NumberColumn, number_sql(column, comma=table.comma)),
-        Way(NumberColumn, number_sql(text, comma=table.comma)),
-        Way(NumberColumn, truth_sql(text), truth=True),
-        Way(NumberColumn, comma_sql(text)),
-        Way(DateColumn, date_sql(text)),
-        Way(TimeColumn, time_sql(text)),
-        *(Way(DateColumn, slashed_sql(text, first), first=first) for first in SLASHED),
+        Cells(NumberColumn, number_sql(column, comma=table.comma)),
+        Cells(NumberColumn, number_sql(text, comma=table.comma)),
+        Cells(NumberColumn, truth_sql(text), truth=True),
+        Cells(NumberColumn, comma_sql(text)),
+        Cells(DateColumn, date_sql(text)),
+        Cells(TimeColumn, time_sql(text)),
+        *(Cells(DateColumn, slashed_sql(text, first), first=first) for first in SLASHED),
     ]
 
 
-def typed_cells(table: Table, name: str) -> Way | None:
+def typed_cells(table: Table, name: str) -> Cells | None:
     """The cells of a column whose type says what they mean; None of text."""
     column, kind = table.columns[name], table.types[name]
     if is_text(kind):
         return None
     if is_number(kind) or kind == '"NULL"':
-        return Way(NumberColumn, f"CAST({column} AS DOUBLE)", kind == "BOOLEAN")
+        return Cells(NumberColumn, f"CAST({column} AS DOUBLE)", kind == "BOOLEAN")
     if kind == "DATE" or kind.startswith("TIMESTAMP"):
         stamp = column if "ZONE" in kind else f"CAST({column} AS TIMESTAMP)"
-        return Way(DateColumn, f"epoch_us({stamp}) / 86400e6")
+        return Cells(DateColumn, f"epoch_us({stamp}) / 86400e6")
     if kind.startswith(("TIME", "INTERVAL")):
-        return Way(TimeColumn, f"epoch({column})")
+        return Cells(TimeColumn, f"epoch({column})")
     inner, bracket, _ = kind.rpartition("[")
     if bracket and (is_number(inner) or inner == '"NULL"'):
-        return Way(ListColumn, f"CAST(CAST({column} AS {inner}[]) AS DOUBLE[])")
+        return Cells(ListColumn, f"CAST(CAST({column} AS {inner}[]) AS DOUBLE[])")
     raise DatasetError(
         f"column {name!r} of {table.label} has type {kind}; features must be numbers, lists of "
         "numbers, dates or text."
@@ -181,109 +184,111 @@ def typed_cells(table: Table, name: str) -> Way | None:
 
 
 def spelled_cells(
-    work: Workspace, table: Table, left: Mapping[str, Sequence[Way]]
-) -> dict[str, tuple[Way, int]]:
-    """For each column of text the first way in which all its cells are spelled, and how many are.
+    work: Workspace, table: Table, candidates: Mapping[str, Sequence[Cells]]
+) -> dict[str, tuple[Cells, int]]:
+    """For each column of text the first spelling that all its cells have, and how many have it.
 
-    Blanks and words that mean a gap do not count. The first rows rule most ways out.
+    Blanks and words that mean a gap do not count. The first rows rule most spellings out.
     """
-    found: dict[str, tuple[Way, int]] = {}
+    spelled: dict[str, tuple[Cells, int]] = {}
 
-    def tested(tests: list[tuple[str, Way]], rows: str) -> Iterator[tuple[str, Way, int]]:
+    def matching(
+        tests: list[tuple[str, Cells]], rows: str
+    ) -> Iterator[tuple[str, tuple[Cells, int]]]:
         for start in range(0, len(tests), TESTED):
-            some = tests[start : start + TESTED]
+            batch = tests[start : start + TESTED]
             counts = []
-            for name, way in some:
+            for name, cells in batch:
                 filled = filled_sql(text_sql(table.columns[name]), table)
-                odd = f"CASE WHEN {way.sql} IS NULL THEN {filled} IS NOT NULL ELSE false END"
-                counts.append(f"count_if({odd}), count({way.sql})")
+                odd = f"CASE WHEN {cells.sql} IS NULL THEN {filled} IS NOT NULL ELSE false END"
+                counts.append(f"count_if({odd}), count({cells.sql})")
             with work.clear_errors(table.label):
                 row = work.one(f"SELECT {', '.join(counts)} FROM {rows}")
-            for (name, way), odd, count in zip(some, row[::2], row[1::2], strict=True):
+            for (name, cells), odd, count in zip(batch, row[::2], row[1::2], strict=True):
                 if not odd:
-                    yield name, way, count
+                    yield name, (cells, count)
 
     with work.clear_errors(table.label):
         work.rows(f"CREATE OR REPLACE TEMP TABLE head AS FROM {table.sql} LIMIT {SAMPLED}")
-    left = {name: some for name, some in left.items() if some}
+    left = {name: list(cells) for name, cells in candidates.items() if cells}
     while left:
-        first = [(name, some[0]) for name, some in left.items()]
-        likely = [(name, way) for name, way, _ in tested(first, "head")]
-        found |= {name: (way, count) for name, way, count in tested(likely, table.sql)}
-        left = {n: some[1:] for n, some in left.items() if n not in found and some[1:]}
-    return found
+        first = [(name, cells.pop(0)) for name, cells in left.items()]
+        likely = [(name, cells) for name, (cells, _) in matching(first, "head")]
+        spelled |= dict(matching(likely, table.sql))
+        left = {name: cells for name, cells in left.items() if name not in spelled and cells}
+    return spelled
 
 
 def guess_cells(
     work: Workspace, table: Table, names: Sequence[str], words: Sequence[str] = ()
-) -> dict[str, Way]:
+) -> dict[str, Cells]:
     """What columns mean, by their types and, of text, by all of their cells.
 
     ``words`` are those whose words are features, whatever they seem to be.
     """
-    forced = {name: Way(WordsColumn, label_sql(table, name)) for name in words}
+    forced = {name: Cells(WordsColumn, label_sql(table, name)) for name in words}
     typed = {name: forced.get(name) or typed_cells(table, name) for name in names}
     texts = {
-        name: [way for way in ways(table, name) if table.spelled or way.type is DateColumn]
+        name: [c for c in spellings(table, name) if table.spelled or c.type is DateColumn]
         for name, cells in typed.items()
         if cells is None
     }
-    spelled = {n: way for n, (way, count) in spelled_cells(work, table, texts).items() if count}
-    slashed = {n: ways(table, n)[-1:] for n, way in spelled.items() if way.first == "day"}
+    spelled = {n: cells for n, (cells, count) in spelled_cells(work, table, texts).items() if count}
+    slashed = {n: spellings(table, n)[-1:] for n, cells in spelled.items() if cells.first == "day"}
     unclear = spelled_cells(work, table, slashed)  # the month may come first as well
     return {
         name: cells
         or (spelled.get(name) if name not in unclear else None)
-        or Way(TextColumn, text_sql(table.columns[name]))
+        or Cells(TextColumn, text_sql(table.columns[name]))
         for name, cells in typed.items()
     }
 
 
-def known_cells(work: Workspace, table: Table, wanted: Sequence[PreparedColumn]) -> dict[str, Way]:
+def known_cells(
+    work: Workspace, table: Table, wanted: Sequence[PreparedColumn]
+) -> dict[str, Cells]:
     """The cells of the columns that a model was trained with; DatasetError if they differ."""
-    typed = {one.name: typed_cells(table, one.name) for one in wanted if one.kind != "text"}
+    typed = {c.name: typed_cells(table, c.name) for c in wanted if c.kind != "text"}
     texts = {
-        one.name: [
-            way
-            for way in ways(table, one.name)
-            if way.type is type(one) and way.first in ("", getattr(one, "first", ""))
+        column.name: [
+            cells
+            for cells in spellings(table, column.name)
+            if cells.type is type(column) and cells.first in ("", getattr(column, "first", ""))
         ]
-        for one in wanted
-        if one.name in typed and typed[one.name] is None
+        for column in wanted
+        if column.name in typed and typed[column.name] is None
     }
     spelled = spelled_cells(work, table, texts)
-    found: dict[str, Way] = {}
-    for one in wanted:
-        name, column, type_ = one.name, table.columns[one.name], table.types[one.name]
-        trained = f"but the model was trained with a {one.kind}"
+    known: dict[str, Cells] = {}
+    for column in wanted:
+        name, type_ = column.name, table.types[column.name]
+        trained = f"but the model was trained with a {column.kind}"
         cells = typed.get(name)
-        if isinstance(one, TextColumn | WordsColumn):
-            found[name] = Way(type(one), label_sql(table, name))
+        if isinstance(column, TextColumn | WordsColumn):
+            known[name] = Cells(type(column), label_sql(table, name))
         elif name in spelled:
-            found[name] = spelled[name][0]
+            known[name] = spelled[name][0]
         elif cells is None:
-            raise _misspelled(work, table, one, texts[name], trained)
-        elif cells.type is not type(one) and (type_ != '"NULL"' or isinstance(one, ListColumn)):
+            raise _misspelled(work, table, column, texts[name], trained)
+        elif cells.type is not type(column) and (type_ != '"NULL"' or column.kind == "list"):
             raise DatasetError(
                 f"column {name!r} of {table.label} has type {type_} {trained}; use the same type "
                 "as in training."
             )
-        elif isinstance(one, ListColumn):
-            found[name] = Way(ListColumn, f"CAST({column} AS DOUBLE[])")
         else:
-            found[name] = cells
-    return found
+            known[name] = cells
+    return known
 
 
 def _misspelled(
-    work: Workspace, table: Table, wanted: PreparedColumn, spelled: list[Way], trained: str
+    work: Workspace, table: Table, wanted: PreparedColumn, spelled: list[Cells], trained: str
 ) -> DatasetError:
     """The error for a column of text in which some cell is not what the model was trained with."""
     name, text = wanted.name, text_sql(table.columns[wanted.name])
     what = f"column {name!r} of {table.label}"
     if not spelled:
         return DatasetError(f"{what} is text {trained}; convert it.")
-    sql = next(way.sql for way in reversed(spelled) if way.truth == wanted.truth)
+    sql = next(cells.sql for cells in reversed(spelled) if cells.truth == wanted.truth)
     rows = work.rows(
         f"SELECT {text} FROM {table.sql} WHERE {filled_sql(text, table)} IS NOT NULL "
         f"AND {sql} IS NULL LIMIT 1"
@@ -420,7 +425,7 @@ class Features:
         self,
         work: Workspace,
         table: Table,
-        columns: dict[str, Way],
+        columns: dict[str, Cells],
         nodes: int,
         prepare: Preparation,
         train: np.ndarray | None = None,
@@ -435,18 +440,18 @@ class Features:
         if prepare.columns is None:
             prepare = self._fitted(prepare)
         else:
-            for one in prepare.columns:
-                if isinstance(one, ListColumn):
-                    self._check_lengths(one.name, one.width, "in training")
+            for column in prepare.columns:
+                if isinstance(column, ListColumn):
+                    self._check_lengths(column.name, column.width, "in training")
             self._warn_about_news(prepare.columns)
         self.preparation, self.names = prepare, prepare.names
-        self._widths |= {one.name: one.width for one in prepare.fitted}
-        first: dict[str, str] = {}
-        for one in prepare.fitted:
-            for feature in one.names():
-                if first.setdefault(feature, one.name) != one.name:
+        self._widths |= {column.name: column.width for column in prepare.fitted}
+        origins: dict[str, str] = {}
+        for column in prepare.fitted:
+            for feature in column.names():
+                if origins.setdefault(feature, column.name) != column.name:
                     raise DatasetError(
-                        f"columns {first[feature]!r} and {one.name!r} of {table.label} both "
+                        f"columns {origins[feature]!r} and {column.name!r} of {table.label} both "
                         f"produce the feature {feature!r}; rename one of them."
                     )
 
@@ -461,15 +466,16 @@ class Features:
                     f"nodes share; drop it (--drop {name}, drop= in Python)."
                 )
         texts = {n: self._fit_text(n) for n, c in self._columns.items() if c.type is TextColumn}
-        still = [name for name, one in texts.items() if one is not None and not one[1]]
+        fitted = {name: fit for name, fit in texts.items() if fit is not None}
+        still = [name for name, (_, changes) in fitted.items() if not changes]
         if len(still) == len(self._columns):
             still = []
-        kept: dict[str, Any] = {n: one[0] for n, one in texts.items() if one and n not in still}
+        kept: dict[str, Any] = {n: column for n, (column, _) in fitted.items() if n not in still}
         kept |= words
         kept |= self._fit_numbers([name for name in self._columns if name not in (*texts, *words)])
         self._columns |= {
-            name: way._replace(type=type(kept[name]))
-            for name, way in self._columns.items()
+            name: cells._replace(type=type(kept[name]))
+            for name, cells in self._columns.items()
             if name in kept
         }
         if not kept:
@@ -477,7 +483,7 @@ class Features:
                 f"{self._table.label} has no usable feature column, because its text columns look "
                 "like titles or keys; add numbers, or text with repeated values."
             )
-        still += [name for name, one in kept.items() if one.constant]
+        still += [name for name, column in kept.items() if column.constant]
         return dataclasses.replace(
             prepare,
             options=prepare.options.without([name for name in self._columns if name not in kept]),
@@ -516,13 +522,12 @@ class Features:
         spans = {name: float(fit.span[place][0]) for name, place in places.items()}
         numbers = [name for name in names if self._columns[name].type is NumberColumn]
         self._warn_about_keys([n for n in numbers if spans[n] < KEY_SPAN * self._nodes])
-        ways = self._columns
-        fitted = {
-            name: fit.column(ways[name].type, name, place, truth=ways[name].truth)
-            for name, place in places.items()
-        }
-        orders = {name: ways[name].first for name in names if ways[name].first}
-        return fitted | {n: replace(fitted[n], first=first) for n, first in orders.items()}
+        fitted = {}
+        for name, place in places.items():
+            type_, _, truth, order = self._columns[name]
+            column = fit.column(type_, name, place, truth=truth)
+            fitted[name] = replace(column, first=order) if order else column
+        return fitted
 
     def _warn_about_keys(self, names: Sequence[str]) -> None:
         """Whole numbers that are all different, with few left out, are rather a key."""
@@ -532,10 +537,10 @@ class Features:
                 f"SELECT count(DISTINCT {column}), count_if({column} = round({column})) FROM cells"
             )
             if different == whole == self._nodes:
-                _warn(
+                warn(
                     f"column {name!r} of {self._table.label} has a different whole number in every "
                     f"row, so it looks like a key but is used as a feature; leave it out with "
-                    f"--drop {name} (drop= in Python)"
+                    f"--drop {name} (drop= in Python)."
                 )
 
     def _node(self, row: int) -> str:
@@ -545,12 +550,12 @@ class Features:
         if self._columns[name].type is not ListColumn:
             return 1
         column = self._place[name]
-        found = self._work.rows(
+        rows = self._work.rows(
             f"SELECT len({column}), id FROM cells WHERE {column} IS NOT NULL ORDER BY rowid LIMIT 1"
         )
-        if not found or not found[0][0]:
+        if not rows or not rows[0][0]:
             raise empty_column(name, self._table)
-        width, node = found[0]
+        width, node = rows[0]
         self._check_lengths(name, width, f"for node {node!r}")
         return width
 
@@ -617,22 +622,22 @@ class Features:
             if words is not None:
                 return words, True
             if self._dense:
-                _warn(
+                warn(
                     f"{facts}; it is left out because graphs on disk and hop stores are dense; "
-                    f"train in memory, or use a few words only (--text {name} --terms 200)"
+                    f"train in memory, or use a few words only (--text {name} --terms 200)."
                 )
                 return None
         if key:
-            _warn(
+            warn(
                 f"{facts}; it is left out because it looks like a title or a key (--text {name} "
-                "makes features of its words)"
+                "makes features of its words)."
             )
             return None
         kept = limit - 1 if limit is not None and many > limit else None
         if kept is not None and not mistake:
-            _warn(
+            warn(
                 f"{facts}; the {kept:,} most frequent become features and all others are merged "
-                f"into {f'{name}={OTHER}'!r}; increase categories if they matter"
+                f"into {f'{name}={OTHER}'!r}; increase categories if they matter."
             )
         rows = self._work.rows(
             f"SELECT {column} AS v FROM cells WHERE v IS NOT NULL GROUP BY v "
@@ -664,11 +669,11 @@ class Features:
                 f"SELECT {column}, id FROM cells WHERE {text} IS NOT NULL "
                 f"ORDER BY {sql} IS NOT NULL, rowid LIMIT 1"
             )
-            _warn(  # all of one form: its cells have two meanings
+            warn(
                 f"column {name!r} of {self._table.label} is read as text because "
                 f"{known - good or known:,} of {known:,} values are not clearly {what}s: "
                 f"{value[:SHOWN]!r} (node {node!r}); write numbers with a decimal point, and "
-                "dates as 2024-12-31"
+                "dates as 2024-12-31."
             )
             return True
         return False
@@ -676,15 +681,14 @@ class Features:
     def _warn_about_news(self, columns: Sequence[PreparedColumn]) -> None:
         """Which rows have what the training had not."""
         new, gaps = dict[str, int](), dict[str, int]()
-        for one in columns:
-            column = self._place[one.name]
-            if isinstance(one, TextColumn):
-                if not one.other:
-                    odd = f"NOT list_contains(?, {column})"
-                    new[one.name] = self._count(odd, [list(one.values)])
-            elif isinstance(one, NumberColumn) and one.width == 1 and not one.fill:
-                gaps[one.name] = self._count(f"{column} IS NULL OR isnan({column})")
-        for counts, what in (
+        for column in columns:
+            cell = self._place[column.name]
+            if isinstance(column, TextColumn) and not column.other:
+                odd = f"NOT list_contains(?, {cell})"
+                new[column.name] = self._count(odd, [list(column.values)])
+            elif isinstance(column, NumberColumn) and column.width == 1 and not column.fill:
+                gaps[column.name] = self._count(f"{cell} IS NULL OR isnan({cell})")
+        for counts, news in (
             (new, "values that the model does not know: {}; they are ignored"),
             (
                 gaps,
@@ -692,9 +696,9 @@ class Features:
                 "with the centre of the column",
             ),
         ):
-            shown = [f"{name} ({count:,})" for name, count in sorted(counts.items()) if count]
-            if shown:
-                _warn(f"{self._table.label} has {what.format(', '.join(shown))}")
+            names = [f"{name} ({count:,})" for name, count in sorted(counts.items()) if count]
+            if names:
+                warn(f"{self._table.label} has {news.format(', '.join(names))}.")
 
     def _count(self, condition: str, parameters: Sequence[Any] = ()) -> int:
         return self._work.one(f"SELECT count_if({condition}) FROM cells", parameters)[0]
@@ -713,16 +717,16 @@ class Features:
         arrays = self._work.arrays(f"SELECT {', '.join(plain)} {rows}") if plain else {}
         words = [self._place[name] for name in texts]
         words = self._work.texts(f"SELECT {', '.join(words)} {rows}") if words else {}
-        found = {name: words[self._place[name]] for name in texts}
+        cells = {name: words[self._place[name]] for name in texts}
         for name in names:
-            if name in found:
+            if name in cells:
                 continue
             column, width = self._place[name], self._widths[name]
             if name in lists:
-                cells = f"unnest(coalesce({column}, list_resize([]::DOUBLE[], {width})))"
-                arrays[column] = self._work.arrays(f"SELECT {cells} AS v {rows}")["v"]
+                items = f"unnest(coalesce({column}, list_resize([]::DOUBLE[], {width})))"
+                arrays[column] = self._work.arrays(f"SELECT {items} AS v {rows}")["v"]
             numbers = np.ma.filled(arrays.pop(column), np.nan).reshape(-1, width)
-            found[name] = numbers.astype(np.float64, copy=False)
+            cells[name] = numbers.astype(np.float64, copy=False)
             with np.errstate(over="ignore"):
                 infinite = np.argwhere(np.isinf(numbers.astype(np.float32)))
             if len(infinite):
@@ -732,12 +736,12 @@ class Features:
                     f"column {shown!r} of {self._table.label} contains infinity for node "
                     f"{self._node(start + row)!r}; correct it or remove the column."
                 )
-        return found
+        return cells
 
     @property
     def sparse(self) -> bool:
         """Whether X has the words of a text, which are too many to be dense."""
-        return any(isinstance(one, WordsColumn) for one in self.preparation.fitted)
+        return any(isinstance(column, WordsColumn) for column in self.preparation.fitted)
 
     def blocks(self) -> Iterator[Any]:
         """X in float32, some rows at a time; CSR if it is sparse."""
@@ -745,8 +749,8 @@ class Features:
         widths = (WORDS_WIDTH if isinstance(c, WordsColumn) else len(c.names()) for c in columns)
         rows, join = block_rows(sum(widths)), sp.hstack if self.sparse else np.hstack
         for start in range(0, self._nodes, rows):
-            cells = self._read([one.name for one in columns], start, start + rows)
-            block = join([one.prepared(cells.pop(one.name)) for one in columns])
+            cells = self._read([column.name for column in columns], start, start + rows)
+            block = join([column.prepared(cells.pop(column.name)) for column in columns])
             yield sp.csr_array(block) if self.sparse else block
 
     def dense_blocks(self) -> Iterator[np.ndarray]:
@@ -774,15 +778,15 @@ class Features:
 
 def check_known(table: Table, wanted: Sequence[PreparedColumn], columns: Sequence[str]) -> None:
     """DatasetError if a column is missing that a model was trained with; a warning of others."""
-    for one in wanted:
-        if one.name not in columns:
+    for column in wanted:
+        if column.name not in columns:
             raise DatasetError(
-                f"{table.label} has no column {one.name!r}, a {one.kind} that the model was "
-                f"trained with; add it.{nearest_hint(one.name, columns)}"
+                f"{table.label} has no column {column.name!r}, a {column.kind} that the model was "
+                f"trained with; add it.{nearest_hint(column.name, columns)}"
             )
-    others = [name for name in columns if name not in {one.name for one in wanted}]
+    others = [name for name in columns if name not in {column.name for column in wanted}]
     if others:
-        _warn(f"{table.label} has columns that the model does not use: {some_of(others)}")
+        warn(f"{table.label} has columns that the model does not use: {some_of(others)}.")
 
 
 def prepared_matrix(
@@ -809,11 +813,7 @@ def prepared_matrix(
                 "fill (gaps='fill' in Python)."
             )
         prepare = dataclasses.replace(prepare, columns=(fitted,))
-    fitted = next((one for one in prepare.fitted if one.name == column), None)
+    fitted = next((c for c in prepare.fitted if c.name == column), None)
     if fitted is None or fitted.width != width:
         raise DatasetError(f"{column} has {width:,} columns, unlike in training.")
     return fitted.prepared(cells), prepare.names, prepare
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(f"{sentence}.", HopliteWarning, stacklevel=2)

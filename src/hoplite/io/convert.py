@@ -7,7 +7,6 @@ No library is imported here before an object of it is met. Those whose nodes hav
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from inspect import signature
@@ -23,8 +22,8 @@ from hoplite.errors import (
     DatasetError,
     GraphError,
     HopliteError,
-    HopliteWarning,
     require_extra,
+    warn,
 )
 from hoplite.files import open_regular, reading
 from hoplite.graph import PARTS, Graph, Split, relations_of
@@ -378,9 +377,9 @@ def from_igraph(graph: Any, *, id: str = "name", **options: Any) -> Graph:
     5
     """
     require_extra("convert", "from_igraph", "networkx")
-    made = graph.to_networkx(vertex_attr_hashable="_igraph_index")  # names may repeat
-    names = [data.pop(id, node) for node, data in made.nodes.items()]
-    return from_networkx(made, **options).with_node_ids(names)
+    plain = graph.to_networkx(vertex_attr_hashable="_igraph_index")  # names may repeat
+    names = [data.pop(id, node) for node, data in plain.nodes.items()]
+    return from_networkx(plain, **options).with_node_ids(names)
 
 
 def _frames_graph(
@@ -455,9 +454,9 @@ def networkx_graph(graph: Any, **options: Any) -> Graph:
 
 def _column(values: Sequence[Any]) -> np.ndarray:
     """One attribute of all nodes or edges, as objects."""
-    found = np.empty(len(values), object)
-    found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return found
+    column = np.empty(len(values), object)
+    column[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return column
 
 
 def read_graphml(path: str | Path, *, seed: int | None = None, **options: Any) -> Graph:
@@ -573,20 +572,20 @@ def to_networkx(graph: Graph) -> Any:
     import networkx
 
     graph.refuse_relations("to_networkx")
-    made = networkx.from_scipy_sparse_array(graph.adjacency)
-    made.name = graph.name
+    converted = networkx.from_scipy_sparse_array(graph.adjacency)
+    converted.name = graph.name
     names = graph.feature_names or [f"x{j}" for j in range(graph.num_features)]
     for node, row in enumerate(graph.feature_rows(0, graph.num_nodes).tolist()):
-        made.nodes[node].update(zip(names, row, strict=True))
+        converted.nodes[node].update(zip(names, row, strict=True))
     kind = kind_of(graph.labels)
     for i in np.flatnonzero(kind.known(graph.labels)):
-        made.nodes[i]["label"] = kind.text(graph.labels[i], graph.class_names)
+        converted.nodes[i]["label"] = kind.text(graph.labels[i], graph.class_names)
     for part in graph.split.sizes():
         for i in getattr(graph.split, part):
-            made.nodes[i]["split"] = part
+            converted.nodes[i]["split"] = part
     if graph.node_ids is None:
-        return made
-    return networkx.relabel_nodes(made, dict(enumerate(graph.node_ids)))
+        return converted
+    return networkx.relabel_nodes(converted, dict(enumerate(graph.node_ids)))
 
 
 READERS = {
@@ -629,10 +628,9 @@ def _tensor_graph(
     if weights is not None and weights.ndim == 2 and weights.shape[1] == 1:
         weights = weights[:, 0]
     if weights is not None and weights.ndim > 1:
-        warnings.warn(
+        warn(
             f"edges have {weights.shape[1]} attributes each, which cannot be used as weights; "
             "every edge gets weight 1.",
-            HopliteWarning,
             stacklevel=4,
         )
         weights = None
@@ -690,10 +688,10 @@ def coded_labels(
         values = whole.astype(np.int64)
     if values.dtype.kind in "iub":
         return np.maximum(values.astype(np.int64), UNKNOWN_LABEL), None
-    text = ["" if one is None or one != one else str(one).strip() for one in values.tolist()]
+    text = ["" if v is None or v != v else str(v).strip() for v in values.tolist()]
     names = sorted_classes(sorted(set(text) - {""}))
     place = {name: i for i, name in enumerate(names)} | {"": UNKNOWN_LABEL}
-    return np.array([place[one] for one in text], np.int64), tuple(names)
+    return np.array([place[name] for name in text], np.int64), tuple(names)
 
 
 def array_of(tensor: torch.Tensor) -> Any:

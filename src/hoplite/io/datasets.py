@@ -85,12 +85,11 @@ def available() -> list[DatasetInfo]:
     >>> [info.name for info in available()]
     ['cora', 'citeseer', 'pubmed']
     """
-    found = []
-    for name in EMBEDDED:
-        meta = read_meta(embedded(name))
-        sizes = (meta.nodes, meta.edges, meta.features, meta.classes)
-        found.append(DatasetInfo(name, *sizes, **meta.split))
-    return found
+    metas = {name: read_meta(embedded(name)) for name in EMBEDDED}
+    return [
+        DatasetInfo(name, meta.nodes, meta.edges, meta.features, meta.classes, **meta.split)
+        for name, meta in metas.items()
+    ]
 
 
 def obtainable() -> list[DatasetInfo]:
@@ -545,8 +544,8 @@ def _features(
 def _split(
     labels: np.ndarray, shares: Sequence[float], rng: np.random.Generator, seed: int
 ) -> Split:
-    given = np.asarray(shares, np.float64)
-    if given.shape != (2,) or not (given >= 0).all() or given.sum() > 1 + 1e-9:
+    parts = np.asarray(shares, np.float64)
+    if parts.shape != (2,) or not (parts >= 0).all() or parts.sum() > 1 + 1e-9:
         raise ConfigError(
             f"split is {shares!r}; pass the shares of training and validation nodes, which must "
             "not add up to more than 1."
@@ -554,9 +553,9 @@ def _split(
     order = rng.permutation(labels.size)
     first = np.unique(labels[order], return_index=True)[1]  # one node of each class comes first
     order = np.concatenate([order[first], np.delete(order, first)])
-    train = max(round(given[0] * labels.size), first.size)
-    val = train + round(given[1] * labels.size)
-    percent = "/".join(f"{100 * share:.4g}" for share in (*given, 1 - given.sum()))
+    train = max(round(parts[0] * labels.size), first.size)
+    val = train + round(parts[1] * labels.size)
+    percent = "/".join(f"{100 * share:.4g}" for share in (*parts, 1 - parts.sum()))
     return Split(order[:train], order[train:val], order[val:], note=f"random {percent}", seed=seed)
 
 
@@ -671,9 +670,10 @@ def _draw_group(
         """Keys of ``number`` pairs but for loops and, with ``apart``, pairs of one community."""
         places = np.searchsorted(steps, rng.random((2, number)) * steps[-1], side="right")
         # u * total may round up to the total itself
-        one, two = members[np.minimum(places, members.size - 1)]
-        good = one != two if apart is None else apart[one] != apart[two]
-        return (np.minimum(one, two) * n + np.maximum(one, two))[good]
+        ends = members[np.minimum(places, members.size - 1)]
+        low, high = np.sort(ends, axis=0)
+        good = low != high if apart is None else apart[low] != apart[high]
+        return (low * n + high)[good]
 
     keys = np.empty(0, np.int64)
     steps, rounds = np.cumsum(degrees), 0

@@ -12,76 +12,48 @@ graph.json has the checksum of each, with which it is compared before anything o
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from msgspec import Meta
 
-from hoplite.csr import (
-    Fingerprint,
-    adjacency_digest,
-    features_digest,
-    index_type,
-    mean_weight,
-    row_pieces,
-)
+from hoplite.csr import Fingerprint, fingerprint, index_type, mean_weight, row_pieces
 from hoplite.errors import DatasetError
 from hoplite.files import read_json, write_json
-from hoplite.graph import Graph, Split, cached_property
+from hoplite.graph import Graph, cached_property
+from hoplite.io import node_files
 from hoplite.io.array_files import (
     CSR_ARRAYS,
-    ID_ENDS,
-    IDS,
-    Closing,
     CsrFiles,
     NpyRows,
-    StoredIds,
-    all_integers,
-    check_crc32,
-    file_crc32,
+    all_crc32,
     growing_csr,
     growing_npy,
-    write_ids,
-    write_npy,
 )
-from hoplite.io.splits import read_labels, read_split, write_split
-from hoplite.preparation import Preparation
+from hoplite.io.node_files import Checksum, Count, NodeFacts, NodeFiles, all_integers, write_nodes
 
-FILE, FEATURES, LABELS, SPLIT = "graph.json", "features.npy", "labels.npy", "split.npz"
-FILES = (FEATURES, LABELS, SPLIT, IDS, ID_ENDS, *(f"{part}.npy" for part in CSR_ARRAYS))
-Names = tuple[str, ...]
-Count = Annotated[int, Meta(ge=0, le=2**48)]
-Checksum = Annotated[int, Meta(ge=0, lt=2**32)]
+FILE, FEATURES = "graph.json", "features.npy"
+ADJACENCY = tuple(f"{part}.npy" for part in CSR_ARRAYS)
 
 
-@dataclass(frozen=True)
-class Description:
+@dataclass(frozen=True, kw_only=True)
+class GraphDescription(NodeFacts):
     """graph.json."""
 
-    format: Literal["hoplite graph 1"]
-    name: str
-    nodes: Count
+    format: Literal["hoplite graph 1"] = "hoplite graph 1"
     features: Count
     fingerprint: Fingerprint
-    class_names: Names
-    feature_names: Names | None
-    split_note: str
-    integer_ids: bool
     tables: list[list[str | int]]  # name, size and time of what was imported; the seed
     crc32: dict[str, Checksum]  # of every other file
-    preparation: Preparation | None = None
 
 
-class DiskGraph(Closing):
+class DiskGraph(NodeFiles):
     """A graph on disk, which implements :class:`hoplite.NodeData` in little memory.
 
-    Close it after use, or open it in a ``with`` block.
+    No file stays open.
 
     Parameters
     ----------
@@ -93,38 +65,40 @@ class DiskGraph(Closing):
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_disk_graph(Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)), folder)
-    ...     with DiskGraph(folder) as graph:
-    ...         print(graph.num_nodes, graph.feature_rows(1, 2).tolist())
+    ...     graph = DiskGraph(folder)
+    ...     print(graph.num_nodes, graph.feature_rows(1, 2).tolist())
     3 [[0.0, 1.0, 0.0]]
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        with self._sound(FILE):
-            found = self._found = read_json(self.folder / FILE, Description)
-            names = found.feature_names
-            if names is not None and len(names) != found.features:
-                raise ValueError(f"it has {len(names):,} names for {found.features:,} features")
-        self.name, self.num_nodes, self.num_features = found.name, found.nodes, found.features
-        self.class_names: tuple[str, ...] = found.class_names
-        self.feature_names = names
-        self.preparation = found.preparation
-        self.tables, self._open = found.tables, contextlib.ExitStack()
+        try:
+            facts = self._facts = read_json(self.folder / FILE, GraphDescription)
+            names = facts.feature_names
+            if names is not None and len(names) != facts.features:
+                raise ValueError(f"it has {len(names):,} names for {facts.features:,} features")
+        except (OSError, ValueError) as error:
+            raise self._damaged(FILE, error) from error
+        super().__init__(self.folder, facts)
+        self.num_features, self.tables = facts.features, facts.tables
+
+    @property
+    def _crc32(self) -> dict[str, int]:
+        return self._facts.crc32
 
     @cached_property
     def adjacency_rows(self) -> CsrFiles:
         """The edge weights, a range of rows at a time."""
-        with self._sound("the adjacency", *(f"{part}.npy" for part in CSR_ARRAYS)):
-            files = CsrFiles(self.folder, partial(self._damage, "the adjacency"))
-            self._open.enter_context(files)
-            if files.rows != self.num_nodes:
-                raise ValueError(f"it has {files.rows:,} rows, not {self.num_nodes:,}")
-        return files
+        with self._checked("the adjacency", *ADJACENCY):
+            rows = CsrFiles(self.folder, partial(self._damaged, "the adjacency"))
+            if rows.rows != self.num_nodes:
+                raise ValueError(f"it has {rows.rows:,} rows, not {self.num_nodes:,}")
+        return rows
 
     @cached_property
     def _features(self) -> NpyRows:
-        with self._sound(FEATURES, FEATURES):
-            rows = self._open.enter_context(NpyRows(self.folder / FEATURES))
+        with self._checked(FEATURES, FEATURES):
+            rows = NpyRows(self.folder / FEATURES)
             if rows.shape != (self.num_nodes, self.num_features) or rows.dtype != np.float32:
                 raise ValueError(f"it has type {rows.dtype} and shape {rows.shape}")
         return rows
@@ -132,12 +106,8 @@ class DiskGraph(Closing):
     def feature_rows(self, start: int, stop: int) -> np.ndarray:
         """Rows of X: float32 of shape (stop - start, features)."""
         rows = self._features
-        with self._sound(FEATURES):
+        with self._checked(FEATURES):
             return rows.read(start, stop)
-
-    @property
-    def num_classes(self) -> int:
-        return len(self.class_names)
 
     @cached_property
     def loop_weight(self) -> float:
@@ -145,47 +115,18 @@ class DiskGraph(Closing):
         return mean_weight(self.adjacency_rows)
 
     @property
-    def relation_weights(self) -> dict[str, float]:
-        """Empty: a graph on disk has no directions and types of edges."""
-        return {}
-
-    @property
     def stored(self) -> None:
         """No hop features have been computed, see :class:`hoplite.NodeData`."""
 
-    @cached_property
-    def labels(self) -> np.ndarray:
-        """The class of every node, -1 where unknown."""
-        with self._sound(LABELS, LABELS):
-            return read_labels(self.folder / LABELS, self.num_nodes, len(self.class_names))
-
-    @cached_property
-    def split(self) -> Split:
-        """The nodes of training, validation and test."""
-        labels = self.labels
-        with self._sound(SPLIT, SPLIT):
-            return read_split(self.folder / SPLIT, labels, self._found.split_note)
-
-    @cached_property
-    def node_ids(self) -> StoredIds | None:
-        """The ids of the nodes, as integers if all of them are; None if they have none."""
-        names, damaged = [IDS, ID_ENDS], partial(self._damage, IDS)
-        names = [name for name in names if name in self._found.crc32]
-        if not names:
-            return None
-        with self._sound(IDS, *names):
-            integers = self._found.integer_ids
-            return StoredIds(self.folder, self.num_nodes, integers=integers, damaged=damaged)
-
     def fingerprint(self) -> Fingerprint:
         """What identifies the graph; it was computed when the files were written."""
-        return self._found.fingerprint
+        return self._facts.fingerprint
 
     def in_memory(self) -> Graph:
         """The whole graph in memory."""
         n = self.num_nodes
         return Graph(
-            self.adjacency_rows.read(0, n).to_scipy(n),
+            self.adjacency_rows.read(0, n),
             self.feature_rows(0, n),
             self.labels,
             self.split,
@@ -196,24 +137,11 @@ class DiskGraph(Closing):
             self.preparation,
         )
 
-    @contextlib.contextmanager
-    def _sound(self, name: str, *files: str) -> Iterator[None]:
-        """Compare files with their checksums; there, and within the block, damage is an error."""
-        try:
-            if files:
-                check_crc32(self.folder, self._found.crc32, *files)
-            yield
-        except (OSError, ValueError) as error:
-            raise self._damage(name, error) from error
-
-    def _damage(self, name: str, error: Exception) -> DatasetError:
+    def _damaged(self, name: str, error: Exception) -> DatasetError:
         return DatasetError(
             f"{self.folder} is not a complete graph on disk ({name}: "
             f"{getattr(error, 'strerror', None) or error}); remove it and import it again."
         )
-
-    def close(self) -> None:
-        self._open.close()
 
     def __repr__(self) -> str:
         edges = self.adjacency_rows.entries // 2
@@ -243,56 +171,44 @@ def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
     >>> path = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_disk_graph(path, folder)
-    ...     with DiskGraph(folder) as graph:
-    ...         print(graph)
-    DiskGraph(nodes=3, edges=2, features=3)
+    ...     graph = DiskGraph(folder)
+    ...     print(graph, graph.feature_rows(1, 2).tolist())
+    DiskGraph(nodes=3, edges=2, features=3) [[0.0, 1.0, 0.0]]
     """
     graph.refuse_relations("a graph on disk")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (FILE, IDS, ID_ENDS):
-        (folder / name).unlink(missing_ok=True)
-    n, width = graph.num_nodes, graph.num_features
+    (folder / FILE).unlink(missing_ok=True)
+    n, width, ids = graph.num_nodes, graph.num_features, graph.node_ids
     with growing_csr(folder, index_type(n), graph.adjacency.dtype.type) as append:
         append(graph.adjacency)
     with growing_npy(folder / FEATURES, np.float32, (width,)) as append:
         for rows in row_pieces(graph.feature_rows, n, width):
             append(rows)
-    ids = graph.node_ids
-    integers = ids is not None and all_integers(ids)
-    if ids is not None:
-        write_ids(folder, ids, integers=integers)
-    write_rest(
+    write_nodes(folder, graph.labels, graph.split, ids, integers=all_integers(ids or ()))
+    write_description(
         folder,
-        graph.labels,
-        graph.split,
         name=graph.name,
         class_names=graph.class_names,
         feature_names=graph.feature_names,
-        integer_ids=integers,
+        split_note=graph.split.note,
         tables=[],
         preparation=graph.preparation,
     )
 
 
-def write_rest(folder: Path, labels: np.ndarray, split: Split, **facts: Any) -> None:
-    """After adjacency, features and ids: labels, split, and graph.json, which closes it all.
+def write_description(folder: Path, **facts: Any) -> None:
+    """After all other files: graph.json, which completes them.
 
-    ``facts`` are the fields of :class:`Description` that the files do not tell.
+    ``facts`` are the fields of :class:`GraphDescription` that the files do not tell.
     """
-    write_npy(folder / LABELS, labels)
-    write_split(folder / SPLIT, split)
-    with CsrFiles(folder) as adjacency, NpyRows(folder / FEATURES) as rows:
-        graph, longest = adjacency_digest(adjacency)
-        n, width = rows.shape
-        pieces = row_pieces(rows.read, n, width)
-        found = Description(
-            format="hoplite graph 1",
-            nodes=n,
-            features=width,
-            fingerprint=Fingerprint(graph, features_digest(pieces, width), longest),
-            split_note=split.note,
-            crc32={name: file_crc32(folder / name) for name in FILES if (folder / name).exists()},
-            **facts,
-        )
-    write_json(folder / FILE, found)
+    features = NpyRows(folder / FEATURES)
+    n, width = features.shape
+    description = GraphDescription(
+        nodes=n,
+        features=width,
+        fingerprint=fingerprint(CsrFiles(folder), features.read, width),
+        crc32=all_crc32(folder, FEATURES, *node_files.FILES, *ADJACENCY),
+        **facts,
+    )
+    write_json(folder / FILE, description)

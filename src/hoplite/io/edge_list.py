@@ -187,7 +187,7 @@ def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -
             f"{path} has no edge in its first lines; it must have one edge per line."
         )
     first = head[skip].decode("utf-8", "replace").lstrip("\ufeff").strip()
-    separator = next((one for one in ",;\t" if one in first), " ")
+    separator = next((mark for mark in ",;\t" if mark in first), " ")
     words = [word.strip().strip('"') for word in first.split(separator)]
     header = set(special[:2]) <= set(words)
     if not (header or named) and set(EDGE_COLUMNS[:2]) <= set(words):  # not as a model remembers

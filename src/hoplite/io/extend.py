@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning
-from hoplite.graph import Graph, NodeData, Split
-from hoplite.io.array_files import all_integers
+from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning, warn
+from hoplite.graph import PARTS, Graph, NodeData, Split
+from hoplite.io.node_files import all_integers
 from hoplite.io.sources import (
     STEMS,
     Table,
@@ -30,17 +30,16 @@ from hoplite.io.sources import (
     open_tables,
     table_files,
 )
-from hoplite.io.tables import NodeTable, Reading, check_tables, insert_ids, read_pairs
+from hoplite.io.tables import EdgeTable, NodeTable, Reading, insert_ids
 from hoplite.labels import kind_of, known_labels
 from hoplite.preparation import TableOptions, chosen_preparation
 from hoplite.structural import (
     links_among,
     log_degrees_of,
+    made_of_edges,
     structural_count,
-    structural_names,
     with_log_degree,
     with_structural,
-    without_log_degree,
 )
 
 CELLS = {"list": "DOUBLE[]", "text": "VARCHAR", "date": "DATE", "time": "TIME"}  # without any row
@@ -87,8 +86,8 @@ class NewNodes:
 
     def grown_split(self, old: Split) -> Split:
         """The split of all nodes: the old one, and what the new table says."""
-        parts = ((getattr(one, part) for one in (old, self.split)) for part in old.sizes())
-        return Split(*(np.concatenate([*both]) for both in parts), note=old.note, seed=old.seed)
+        pairs = ((getattr(old, part), getattr(self.split, part)) for part in PARTS)
+        return Split(*map(np.concatenate, pairs), note=old.note, seed=old.seed)
 
 
 def extend(graph: Graph, new: Any, **options: Any) -> Graph:
@@ -146,16 +145,15 @@ def extend_tables(
             "cannot add nodes because the graph uses links as features, which refer to its own "
             "nodes; train a model without link, or load the extended graph and train again."
         )
-    count = structural_count(graph.feature_names)
-    if count is not None:  # they change with the edges
-        own = graph.num_features - len(structural_names(count))
+    computed = made_of_edges(graph.feature_names, graph.preparation)
+    if computed:  # they change with the edges
+        count, degrees = structural_count(graph.feature_names), log_degrees_of(graph)
+        own = graph.num_features - computed
         names = (graph.feature_names or ())[:own]
         plain = graph.with_features(graph.features[:, :own], names, preparation=graph.preparation)
         grown, named = extend_tables(plain, new, tables=tables, **options)
-        return with_structural(grown, count), named
-    if degrees := log_degrees_of(graph):
-        grown, named = extend_tables(without_log_degree(graph), new, tables=tables, **options)
-        return with_log_degree(grown, degrees), named
+        grown = with_log_degree(grown, degrees) if degrees else with_structural(grown, count)
+        return grown, named
     weighted = bool((graph.adjacency.data != 1).any())
     arrived = NewTables(new, graph, **options).read(weighted=weighted)
     features = graph.features
@@ -175,7 +173,7 @@ def extend_tables(
     pieces.append((arrived.sources, arrived.targets, arrived.weights))
     weights = [np.ones(len(ends), np.float32) if w is None else w for ends, _, w in pieces]
     labels = np.concatenate([graph.labels, arrived.labels])
-    found = Graph.from_edges(
+    grown = Graph.from_edges(
         np.concatenate([np.column_stack(piece[:2]) for piece in pieces]),
         np.vstack([features, added]) if rows is None else rows,
         labels,
@@ -189,7 +187,7 @@ def extend_tables(
         name=graph.name,
         preparation=graph.preparation,
     )
-    return found.with_loop_weight(graph.loop_weight), arrived.named
+    return grown.with_loop_weight(graph.loop_weight), arrived.named
 
 
 class NewTables:
@@ -211,15 +209,13 @@ class NewTables:
                     f"new has type {type(new).__name__}; pass a folder of tables, or a pair "
                     "(nodes, edges) of data frames, where either may be None."
                 )
-        with self._opened() as (_, nodes, edges):
-            check_tables(nodes, edges, Reading(self._chosen))
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[Workspace, Table, Table]]:
         """The two tables; one that is not there has all columns and no rows."""
         options, columns = self._chosen.options, self._chosen.fitted
         none = {
-            "nodes": {one.name: CELLS.get(one.kind, "DOUBLE") for one in columns}
+            "nodes": {column.name: CELLS.get(column.kind, "DOUBLE") for column in columns}
             | {options.id: "BIGINT"},  # so that 7 is a number next to others
             "edges": dict.fromkeys(options.edge_columns, "VARCHAR"),
         }
@@ -233,44 +229,44 @@ class NewTables:
             elif is_database(self._new):
                 pair = dict(zip(STEMS, open_tables(work, self._new, options), strict=True))
             else:
-                there = [stem for stem in STEMS if table_files(Path(self._new), stem)]
-                if not there:
+                present = [stem for stem in STEMS if table_files(Path(self._new), stem)]
+                if not present:
                     raise DatasetError(
                         f"{self._new} has neither a node table nor an edge table; provide a "
                         "folder with nodes.csv, edges.csv (or .parquet) or both."
                     )
-                found = open_tables(work, self._new, options, there)
-                pair = dict(zip(there, found, strict=True))
+                tables = open_tables(work, self._new, options, present)
+                pair = dict(zip(present, tables, strict=True))
             nodes, edges = (pair.get(stem) or empty_table(stem, none[stem]) for stem in STEMS)
             yield work, nodes, edges
 
     @property
     def digest(self) -> str:
         """SHA-256 of all cells."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         with self._opened() as (work, *pair):
             for table in pair:
-                found.update(repr((table.names, [*table.types.values()])).encode())
-                cells = ", ".join(f"CAST({one} AS VARCHAR)" for one in table.columns.values())
+                digest.update(repr((table.names, [*table.types.values()])).encode())
+                cells = ", ".join(f"CAST({column} AS VARCHAR)" for column in table.columns.values())
                 for row in work.rows(f"SELECT {cells} FROM {table.sql}"):
-                    found.update(repr(row).encode())
-        return found.hexdigest()
+                    digest.update(repr(row).encode())
+        return digest.hexdigest()
 
     def read(self, *, weighted: bool) -> NewNodes:
-        """DatasetError if an id is there already, an edge names an unknown one, a column is
+        """DatasetError if an id already exists, an edge names an unknown one, a column is
         missing, or edges have no weights though those of the data have (``weighted``)."""
         data, chosen = self._data, self._chosen
         weight, n = chosen.options.weight, data.num_nodes
         with self._opened() as (work, nodes, edges):
+            old = range(n) if data.node_ids is None else data.node_ids
+            task = kind_of(data.labels).task
+            table = NodeTable(work, nodes, edges, Reading(chosen), old=old, task=task)
             some = work.one(f"SELECT count(*) FROM {edges.sql}")[0]
             if weighted and weight not in edges.names and some:
                 raise DatasetError(
                     f"{edges.label} has no column {weight!r}, but {data.name} has edge weights; "
                     "add it."
                 )
-            old = range(n) if data.node_ids is None else data.node_ids
-            task = kind_of(data.labels).task
-            table = NodeTable(work, nodes, edges, Reading(chosen), old=old, task=task)
             features: Any = np.empty((table.count, data.num_features), np.float32)
             if features.size:
                 matrix, names, _ = table.features(Split())
@@ -280,9 +276,8 @@ class NewTables:
             labels = _labels(table, data)
             split = table.own_split(labels) or Split()
             split = Split(*(n + getattr(split, part) for part in split.sizes()))
-            pairs = read_pairs(
-                work, edges, chosen.options, nodes.label, as_trained=self._as_trained
-            )
+            rows = EdgeTable(work, edges, chosen.options, nodes.label, self._as_trained)
+            pairs = rows.pairs()
             ids, integers = np.array([*table.pieces("id")], object), table.integer_ids
         ends = pairs["s"], pairs["t"], pairs.get("w")
         types = pairs["kind"].tolist() if "kind" in pairs else []
@@ -303,7 +298,7 @@ def _edges_of(source: Any, graph: Graph, options: TableOptions) -> tuple[Edges, 
         (edges,) = open_tables(work, source, options, ("edges",))
         insert_ids(work, graph.node_ids or ())
         work.rows("CREATE VIEW ids AS FROM old_ids")
-        pairs = read_pairs(work, edges, options, str(source))
+        pairs = EdgeTable(work, edges, options, str(source)).pairs()
     types = pairs["kind"].tolist() if "kind" in pairs else []
     return (pairs["s"], pairs["t"], pairs.get("w")), types
 
@@ -328,8 +323,8 @@ def _in_order(matrix: Any, names: Sequence[str], data: NodeData, path: str) -> A
     known = [j for j, name in enumerate(wanted) if name in place]
     mine = sp.csc_array(matrix)[:, [place[wanted[j]] for j in known]].tocoo()
     shape = (matrix.shape[0], len(wanted))
-    found = sp.csr_array((mine.data, (mine.row, np.array(known, np.int64)[mine.col])), shape=shape)
-    return found if sp.issparse(matrix) else found.toarray()
+    wide = sp.csr_array((mine.data, (mine.row, np.array(known, np.int64)[mine.col])), shape=shape)
+    return wide if sp.issparse(matrix) else wide.toarray()
 
 
 def _labels(table: NodeTable, data: NodeData) -> np.ndarray:
@@ -337,15 +332,14 @@ def _labels(table: NodeTable, data: NodeData) -> np.ndarray:
     kind = kind_of(data.labels)
     labels, names = table.labels()
     if kind_of(labels) is not kind:  # they name nothing: unknown, or known to have no label
-        found = kind.unknown(table.count, len(data.class_names))
-        found[known_labels(labels)] = 0
-        return found
+        empty = kind.unknown(table.count, len(data.class_names))
+        empty[known_labels(labels)] = 0
+        return empty
     unknown = [name for name in names if name not in data.class_names]
     if unknown:
-        warnings.warn(
+        warn(
             f"new nodes have the label {unknown[0]!r}, which is not a class of {data.name}; they "
             "are added without a label.",
-            HopliteWarning,
             stacklevel=4,
         )
     return kind.moved(labels, names, data.class_names)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ from hoplite.files import atomic_write, parse_json, reading
 from hoplite.graph import PARTS, Graph, Split
 from hoplite.io.array_files import NpzFile, npz_arrays
 from hoplite.io.columns import prepared_matrix
+from hoplite.io.node_files import Count, NodeFacts
 from hoplite.io.splits import masked_split, refuse_split, stratified_split
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
 from hoplite.preparation import (
@@ -38,27 +39,19 @@ LABELS = {CLASSES.task: "labels", NUMBERS.task: "label_values", SETS.task: "labe
 FEATURE_ARRAY, LABEL_ARRAY, EDGE_ARRAY = "node_features", "node_labels", "edges"
 MATRIX_OPTIONS = ("scale", "gaps", "directed")  # of tables, that also apply to plain arrays
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 
-
-@dataclass(frozen=True)
-class Meta:
+@dataclass(frozen=True, kw_only=True)
+class Meta(NodeFacts):
     """What a file of Hoplite's own says about its graph."""
 
     format: str
     version: int
-    name: str
-    nodes: Count
     edges: Count
     features: Count
     classes: Count
     split: dict[str, Count]
-    split_note: str
     row_normalize: bool
-    class_names: list[str]
-    feature_names: list[str] | None
     node_ids: list[str | int] | None
-    preparation: Preparation | None = None
     split_seed: Count | None = None
 
 
@@ -169,9 +162,9 @@ def _read_plain(
     file: NpzFile, seed: int | None, split: int | None, prepare: Any, options: dict[str, Any]
 ) -> Graph:
     path = file.path
-    given = refuse_options(path, options, MATRIX_OPTIONS)
-    if given.get("directed") is False:
-        del given["directed"]
+    settings = refuse_options(path, options, MATRIX_OPTIONS)
+    if settings.get("directed") is False:
+        del settings["directed"]
     labels = None
     if LABEL_ARRAY in file:
         labels = np.maximum(file.read(LABEL_ARRAY, "iu", 1).astype(np.int64), -1)
@@ -196,21 +189,21 @@ def _read_plain(
         chosen = stratified_split(labels, seed or 0)
     fitted = getattr(prepare, "preparation", prepare)
     fitted = fitted if isinstance(fitted, Preparation) else None
-    directed = bool(given.get("directed")) or (fitted is not None and fitted.options.directed)
-    about: dict[str, Any] = {}
+    directed = bool(settings.get("directed")) or (fitted is not None and fitted.options.directed)
+    facts: dict[str, Any] = {}
     is_prepared = fitted is not None and any(c.name == FEATURE_ARRAY for c in fitted.fitted)
-    if features.shape[1] and (given or is_prepared):
-        if [*given] == ["directed"]:
-            given |= {"scale": "none", "gaps": REFUSE}
-        features, about["feature_names"], about["preparation"] = prepared_matrix(
-            FEATURE_ARRAY, features, chosen_preparation(prepare, given)
+    if features.shape[1] and (settings or is_prepared):
+        if [*settings] == ["directed"]:
+            settings |= {"scale": "none", "gaps": REFUSE}
+        features, facts["feature_names"], facts["preparation"] = prepared_matrix(
+            FEATURE_ARRAY, features, chosen_preparation(prepare, settings)
         )
     elif features.shape[1]:  # by which a model that was trained on prepared ones refuses them
-        about["feature_names"] = ListColumn(FEATURE_ARRAY, width=features.shape[1]).names()
+        facts["feature_names"] = ListColumn(FEATURE_ARRAY, width=features.shape[1]).names()
     elif directed:  # which a model must know
-        about["preparation"] = Preparation(TableOptions(directed=True), ())
+        facts["preparation"] = Preparation(TableOptions(directed=True), ())
     return Graph.from_edges(
-        edges, features, labels, directed=directed, split=chosen, name=path.stem, **about
+        edges, features, labels, directed=directed, split=chosen, name=path.stem, **facts
     )
 
 
@@ -261,9 +254,9 @@ def _compressed(
         raise ValueError(f"its numbers have type {stored.dtype}")
     indptr = np.append(0, np.cumsum(counts, dtype=np.int64))
     indices = np.cumsum(steps, dtype=np.int64) % max(columns, 1)
-    made = np.broadcast_to(stored, indices.shape).copy()
-    check_csr(indptr, indices, made, (rows, columns))
-    return made, indices, indptr
+    numbers = np.broadcast_to(stored, indices.shape).copy()
+    check_csr(indptr, indices, numbers, (rows, columns))
+    return numbers, indices, indptr
 
 
 def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
@@ -282,9 +275,9 @@ def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
         split_note=graph.split.note,
         split_seed=graph.split.seed,
         row_normalize=bool(row_normalize),
-        class_names=list(graph.class_names),
-        feature_names=_plain("feature_names", graph.feature_names),
-        node_ids=_plain("node_ids", graph.node_ids),
+        class_names=graph.class_names,
+        feature_names=graph.feature_names,
+        node_ids=_plain_ids(graph.node_ids),
         preparation=None if row_normalize else graph.preparation,  # which made other features
     )
     facts = msgspec.to_builtins(meta)
@@ -325,15 +318,15 @@ def _packed(matrix: Any, what: str, values: str) -> dict[str, np.ndarray]:
     }
 
 
-def _plain(argument: str, names: Any) -> list[Any] | None:
-    """Names as JSON values, integers as integers."""
-    if names is None:
+def _plain_ids(ids: Sequence[Any] | None) -> list[Any] | None:
+    """Ids as JSON values, integers as integers."""
+    if ids is None:
         return None
-    values = [name.item() if isinstance(name, np.generic) else name for name in names]
+    values = [name.item() if isinstance(name, np.generic) else name for name in ids]
     for value in values:
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise DatasetError(
-                f"{argument} contains {value!r}, but only strings and integers can be stored."
+                f"node_ids contains {value!r}, but only strings and integers can be stored."
             )
     return values
 

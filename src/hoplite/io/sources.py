@@ -226,11 +226,11 @@ class Workspace:
 
     def texts(self, sql: str) -> dict[str, np.ndarray]:
         """The columns of a query as arrays of objects, None for gaps."""
-        found = {}
+        texts = {}
         for name, column in self.arrays(sql).items():
-            found[name] = np.array(np.ma.getdata(column), object)
-            found[name][np.ma.getmaskarray(column)] = None
-        return found
+            texts[name] = np.array(np.ma.getdata(column), object)
+            texts[name][np.ma.getmaskarray(column)] = None
+        return texts
 
     def name(self, stem: str) -> str:
         """A new name for a table or a view."""
@@ -257,11 +257,11 @@ class Workspace:
         self, label: str, sql: str, names: Sequence[str] | None = None, **facts: Any
     ) -> Table:
         """A :class:`Table` of ``sql``, what stands behind FROM; its own ``names`` if not given."""
-        found = self.rows(f"DESCRIBE SELECT * FROM {sql}")
-        names = [row[0] for row in found] if names is None else names
-        columns = ", ".join(f"c{i}" for i in range(len(found)))
+        described = self.rows(f"DESCRIBE SELECT * FROM {sql}")
+        names = [row[0] for row in described] if names is None else names
+        columns = ", ".join(f"c{i}" for i in range(len(described)))
         rows = f"(SELECT * FROM {sql} AS t({columns}))"
-        return Table.of(label, rows, names, [str(row[1]) for row in found], **facts)
+        return Table.of(label, rows, names, [str(row[1]) for row in described], **facts)
 
     @contextlib.contextmanager
     def clear_errors(self, label: str) -> Iterator[None]:
@@ -322,7 +322,7 @@ def suffix_of(path: Path) -> str:
     ('.csv.gz', '')
     """
     name = path.name.lower()
-    return max((one for one in SUFFIXES if name.endswith(one)), key=len, default="")
+    return max((suffix for suffix in SUFFIXES if name.endswith(suffix)), key=len, default="")
 
 
 def table_files(folder: Path, stem: str) -> list[Path]:
@@ -630,7 +630,8 @@ def excel_table(work: Workspace, path: Path, sheet: str | None) -> Table:
 
     label, name = f"{path}: {sheet}" if sheet else str(path), f"memory.main.{work.name('sheet')}"
     try:
-        book = CalamineWorkbook.from_path(str(path))
+        with work.clear_errors(str(path)):
+            book = CalamineWorkbook.from_path(str(path))
         sheets = book.sheet_names
         if sheet is not None and sheet not in sheets:
             raise DatasetError(
@@ -644,15 +645,13 @@ def excel_table(work: Workspace, path: Path, sheet: str | None) -> Table:
         work.rows(f"CREATE TABLE {name} ({', '.join(f'c{i} VARCHAR' for i in range(len(header)))})")
         while piece := list(itertools.islice(rows, SHEET_ROWS)):
             cells = ([_sheet_text(row[i]) for row in piece] for i in range(len(header)))
-            work.insert(name, {f"c{i}": np.array(one, object) for i, one in enumerate(cells)})
+            work.insert(name, {f"c{i}": np.array(column, object) for i, column in enumerate(cells)})
         return work.table(label, name, header, spelled=True)
     except CalamineError as error:
         raise DatasetError(
             f"{path} is not a valid Excel workbook: it is damaged, has a password, or is another "
             "type of file; save it again as .xlsx or .csv."
         ) from error
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def _sheet_text(cell: Any) -> str | None:
@@ -826,12 +825,12 @@ def _check_types(label: str, name: str, cells: Any) -> None:
     """DatasetError if a column of Python's objects has several types: DuckDB makes text of them."""
     types = {type(cell) for cell in cells if cell is not None and not isinstance(cell, float)}
     types |= {float for cell in cells if isinstance(cell, float) and cell == cell}  # no gap
-    types = {one for one in types if one.__name__ not in ("NAType", "NaTType")}  # of pandas
-    families = {next((f for f in FAMILIES if issubclass(one, f)), (one,)) for one in types}
+    types = {t for t in types if t.__name__ not in ("NAType", "NaTType")}  # of pandas
+    families = {next((f for f in FAMILIES if issubclass(t, f)), (t,)) for t in types}
     if len(families) > 1:
         raise DatasetError(
             f"column {name!r} of {label} mixes values of the types "
-            f"{', '.join(sorted(one.__name__ for one in types))}; each column must have one type: "
+            f"{', '.join(sorted(t.__name__ for t in types))}; each column must have one type: "
             "numbers, text, or lists of numbers."
         )
 

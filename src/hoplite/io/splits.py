@@ -1,12 +1,8 @@
-"""Splits: drawn for graphs that come without one, and kept in files next to graphs and hops.
-
-labels.npy and split.npz are refused with a ValueError if they are damaged.
-"""
+"""Splits that are drawn for graphs without one, or chosen from their masks."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,14 +10,11 @@ import numpy as np
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError
-from hoplite.files import atomic_write
 from hoplite.formatting import short
-from hoplite.graph import PARTS, Split, check_split
-from hoplite.io.array_files import NpyRows, npz_arrays
-from hoplite.labels import CLASSES, NUMBERS, kind_of, known_labels
+from hoplite.graph import PARTS, Split
+from hoplite.labels import CLASSES, kind_of, known_labels
 
 NO_NODES = np.empty(0, np.int64)
-MAX_HEADERS = 1 << 14  # bytes of a split.npz besides its numbers
 
 
 def stratified_split(
@@ -165,7 +158,7 @@ def even_split(labels: Any, seed: int, *, train: float = 0.6, val: float = 0.2) 
     known = np.flatnonzero(labels >= 0)
     classes = np.unique(labels[known])
     most = math.floor(train * known.size / max(classes.size, 1) + 0.5)
-    chosen = [generator.permutation(np.flatnonzero(labels == one))[:most] for one in classes]
+    chosen = [generator.permutation(np.flatnonzero(labels == label))[:most] for label in classes]
     first = np.concatenate([NO_NODES, *chosen])
     rest = generator.permutation(np.setdiff1d(known, first))
     size = math.floor(val * known.size + 0.5)
@@ -203,40 +196,3 @@ def refuse_split(source: Any, split: int | None) -> None:
         raise ConfigError(
             f"is {split}, but {short(source)} does not have several splits; leave it out.", "split"
         )
-
-
-def write_split(path: str | os.PathLike[str], split: Split) -> None:
-    """Write ``split``, without its note, as the whole file ``path``."""
-    seeds = [] if split.seed is None else [split.seed]
-    with atomic_write(path) as file:
-        np.savez(file, seed=np.array(seeds, np.int64), **{p: getattr(split, p) for p in PARTS})
-
-
-def read_labels(path: str | os.PathLike[str], nodes: int, classes: int) -> np.ndarray:
-    """The labels of every node.
-
-    As :mod:`hoplite.labels` says: int64 or float64 (nodes,), or int8 (nodes, classes).
-    """
-    with NpyRows(path) as file:
-        kinds = {(nodes,): (np.int64, np.float64), (nodes, classes): (np.int8,)}
-        if file.dtype not in kinds.get(file.shape, ()):
-            raise ValueError(
-                f"{file.dtype} of shape {file.shape} is not an array of labels for {nodes:,} nodes"
-            )
-        labels = file.read(0, nodes)
-    kind = kind_of(labels)
-    if kind is CLASSES and (labels.min(initial=-1) < -1 or labels.max(initial=-1) >= classes):
-        raise ValueError(f"it contains a class that is not one of {classes:,}")
-    if kind is NUMBERS and classes:
-        raise ValueError("it contains numbers, but there are class names")
-    return kind.checked(labels, ("",) * classes)
-
-
-def read_split(path: str | os.PathLike[str], labels: np.ndarray, note: str) -> Split:
-    """The split of a graph with these labels."""
-    with npz_arrays(path, 8 * len(labels) + MAX_HEADERS) as file:
-        seeds = file.read("seed", "i", 1).tolist()
-        parts = [file.read(part, "i", 1) for part in PARTS]
-    split = Split(*parts, note=note, seed=seeds[0] if seeds else None)
-    check_split(split, labels)
-    return split

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import math
 import os
 import re
 import shutil
 import time
-import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,15 @@ from hoplite.csr import index_type
 from hoplite.errors import (
     ConfigError,
     DatasetError,
-    HopliteWarning,
     first_line,
     nearest_hint,
     require_extra,
+    some_of,
+    warn,
 )
 from hoplite.files import remove_leftovers, to_json
 from hoplite.graph import Graph, Split
-from hoplite.io.array_files import ROWS, growing_npy, write_ids, write_npy
+from hoplite.io.array_files import growing_npy, write_npy
 from hoplite.io.columns import (
     GAP_WORDS,
     Features,
@@ -50,7 +52,8 @@ from hoplite.io.columns import (
     text_sql,
     whole_sql,
 )
-from hoplite.io.disk_graph import FILE, DiskGraph, is_disk_graph, write_rest
+from hoplite.io.disk_graph import FILE, DiskGraph, is_disk_graph, write_description
+from hoplite.io.node_files import ROWS, write_nodes
 from hoplite.io.sources import (
     STEMS,
     Table,
@@ -193,16 +196,14 @@ def graph_of(
     work: Workspace, nodes: Table, edges: Table, reading: Reading, seed: int | None, name: str
 ) -> Graph:
     """The graph of two tables, in memory; without a feature column it has no features yet."""
-    check_tables(nodes, edges, reading, work)
     table = NodeTable(work, nodes, edges, reading)
     labels, class_names = table.labels()
-    pairs = read_pairs(work, edges, reading.options, nodes.label, as_trained=reading.as_trained)
+    rows = EdgeTable(work, edges, reading.options, nodes.label, reading.as_trained)
+    pairs = rows.pairs()
     if not len(pairs["s"]):
-        warnings.warn(
+        warn(
             f"no row of {edges.label} is an edge between known nodes, so the graph has no edges "
-            "and nodes are predicted from their own columns alone.",
-            HopliteWarning,
-            stacklevel=2,
+            "and nodes are predicted from their own columns alone."
         )
     types = pairs.pop("kind", None)
     split = table.split(labels, seed)
@@ -226,15 +227,10 @@ def graph_of(
 # --------------------------------------------------------------------------------- checks
 
 
-def check_tables(
-    nodes: Table, edges: Table, reading: Reading, work: Workspace | None = None
-) -> None:
-    """DatasetError unless both tables have the columns that they need.
-
-    With ``work`` it names the column of the ids if there is none called so.
-    """
+def _check_tables(work: Workspace, nodes: Table, edges: Table, reading: Reading) -> None:
+    """DatasetError unless both tables have the columns that they need."""
     options = reading.options
-    if work is not None and options.id not in nodes.names:
+    if options.id not in nodes.names:
         _refuse_other_id(work, nodes, edges, options)
     needed = [options.id, *([options.label] if reading.needs_label else [])]
     named = {options.label: "label", options.id: "id"}
@@ -271,38 +267,31 @@ def _refuse_misspelled(table: Table, label: str) -> None:
 
 
 def _check_columns(
-    table: Table,
-    required: Sequence[str],
-    optional: Sequence[str],
-    options: Mapping[str, str],
+    table: Table, required: Sequence[str], optional: Sequence[str], options: Mapping[str, str]
 ) -> None:
-    """Refuse missing columns, and 'Label' for 'label'."""
-    names, label = table.names, table.label
-    for name in names:
+    """Refuse missing columns, and 'Label' for 'label'; ``options`` name some of the columns."""
+    for name in table.names:
         meant = name.strip().lower()
-        if meant != name and meant in (*required, *optional) and meant not in names:
+        if meant != name and meant in (*required, *optional) and meant not in table.names:
             option = f" or pass --{options[meant]} {name.strip()}" if meant in options else ""
             raise DatasetError(
-                f"column {name!r} of {label} looks like {meant!r}; rename it{option}."
+                f"column {name!r} of {table.label} looks like {meant!r}; rename it{option}."
             )
-    missing = [column for column in required if column not in names]
-    if missing:
-        flags = " and ".join(f"--{options[column]}" for column in missing)
-        raise DatasetError(
-            f"{label} has no column{'s' * (len(missing) > 1)} {' and '.join(map(repr, missing))} "
-            f"(it {'has' if len(names) <= 10 else 'starts with'} "
-            f"{', '.join(map(repr, names[:10]))}); add "
-            f"{'it' if len(missing) == 1 else 'them'} or choose another column "
-            f"({flags}).{max((nearest_hint(column, names) for column in missing), key=len)}"
-        )
+    require_columns(table, required, options)
 
 
-def require_columns(table: Table, names: Sequence[str]) -> None:
-    """DatasetError unless the table has the columns ``names``."""
+def require_columns(
+    table: Table, names: Sequence[str], options: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """DatasetError unless the table has the columns ``names``; ``options`` name some of them."""
     for name in names:
         if name not in table.names:
-            hint = nearest_hint(name, table.names)
-            raise DatasetError(f"{table.label} has no column {name!r}.{hint}")
+            other = f" or choose another column (--{options[name]})" if name in options else ""
+            raise DatasetError(
+                f"{table.label} has no column {name!r} (it has "
+                f"{some_of(map(repr, table.names), 10)}); add it{other}."
+                f"{nearest_hint(name, table.names)}"
+            )
 
 
 def with_unused(prepare: Preparation, edges: Table) -> Preparation:
@@ -318,26 +307,19 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
     """The columns that are features: all but the special ones, or those that were asked for."""
     options = prepare.options
     names = [name for name in nodes.names if name not in (options.id, options.label, "split")]
-    if prepare.columns is None:  # another table may lack what is not used
-        for name in (*options.drop, *options.only):
-            if name not in (names if options.only else nodes.names):
-                raise _no_feature("only" if options.only else "drop", name, nodes, names)
-    names = [name for name in names if name not in options.drop]
-    if options.only:
-        names = [name for name in names if name in options.only]
-    for name in options.text if prepare.columns is None else ():
-        if name not in names:
-            raise _no_feature("text", name, nodes, names)
-    return names
-
-
-def _no_feature(option: str, name: str, nodes: Table, names: Sequence[str]) -> DatasetError:
-    """The error for an option that names ``name``, which is not one of the feature columns."""
-    shown = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
-    return DatasetError(
-        f"--{option} ({option}= in Python) contains {name!r}, which is not a feature column of "
-        f"{nodes.label}; choose from {shown}.{nearest_hint(name, names)}"
-    )
+    only = options.only or names
+    kept = [name for name in names if name in only and name not in options.drop]
+    if prepare.columns is not None:  # another table may lack what is not used
+        return kept
+    for option, allowed in (("drop", nodes.names), ("only", names), ("text", kept)):
+        for name in getattr(options, option):
+            if name not in allowed:
+                raise DatasetError(
+                    f"--{option} ({option}= in Python) contains {name!r}, which is not a feature "
+                    f"column of {nodes.label}; choose from {some_of(names, 20)}."
+                    f"{nearest_hint(name, names)}"
+                )
+    return kept
 
 
 # ---------------------------------------------------------------------------------- nodes
@@ -369,6 +351,7 @@ class NodeTable:
         old: Sequence[Any] = (),
         task: str | None = None,
     ) -> None:
+        _check_tables(work, nodes, edges, reading)
         self._work, self._table, self._own = work, nodes, reading.transformer
         self._options, self._before = reading.options, len(old)
         self._chosen = with_unused(reading.preparation, edges)
@@ -398,7 +381,7 @@ class NodeTable:
                 label = _number(table, options.label)
             if "split" in table.names:
                 part = f"lower({text_sql(table.columns['split'])})"
-        columns = "".join(f", {one.sql} AS x{i}" for i, one in enumerate(cells.values()))
+        columns = "".join(f", {column.sql} AS x{i}" for i, column in enumerate(cells.values()))
         work.rows(
             f"CREATE TABLE cells AS SELECT {id_sql(table, options.id)} AS id, {label} AS label, "
             f"{part} AS part{columns} FROM {table.sql}"
@@ -472,10 +455,10 @@ class NodeTable:
         work.rows("INSERT INTO cells (id) SELECT id FROM new_ids ORDER BY id")
         (self.count,) = work.one("SELECT count(*) FROM cells")
         if self.count > before:
-            _warn(
+            warn(
                 f"{edges.label} refers to nodes without a row in {self._table.label}; "
                 f"{self.count - before:,} nodes are created without a label and with all values "
-                "missing"
+                "missing."
             )
 
     def pieces(self, column: str) -> Iterator[Any]:
@@ -496,10 +479,10 @@ class NodeTable:
             kind = type(self._own).__name__
             return matrix, names, dataclasses.replace(self._chosen, transformer=kind)
         if not self._cells:
-            found = dataclasses.replace(self._chosen, columns=())
-            return np.empty((self.count, 0), np.float32), (), found
-        made = self.feature_columns(split)
-        return made.matrix(), made.names, made.preparation
+            preparation = dataclasses.replace(self._chosen, columns=())
+            return np.empty((self.count, 0), np.float32), (), preparation
+        features = self.feature_columns(split)
+        return features.matrix(), features.names, features.preparation
 
     def feature_columns(self, split: Split, *, dense: bool = False) -> Features:
         """The features, to be read in blocks; the terms of texts are those of training nodes."""
@@ -545,11 +528,11 @@ class NodeTable:
         if not self._labelled or not self.count:
             return np.full(self.count, UNKNOWN_LABEL), ()
         if self._task == NUMBERS.task:
-            found = self._work.arrays("SELECT label FROM cells")["label"]
-            return np.asarray(np.ma.filled(found, np.nan), np.float64), ()
+            numbers = self._work.arrays("SELECT label FROM cells")["label"]
+            return np.asarray(np.ma.filled(numbers, np.nan), np.float64), ()
         texts, codes = self._coded("label")
         if self._task == SETS.task:
-            names = sorted_classes(sorted({one for many in label_sets(texts) for one in many}))
+            names = sorted_classes(sorted(set(itertools.chain.from_iterable(label_sets(texts)))))
             if names:
                 return as_sets(texts, names)[codes], tuple(names)
         names = sorted_classes(texts)
@@ -572,11 +555,11 @@ class NodeTable:
             joined = sum(mark in name.strip(mark) for name in names)
             if self._task == AUTO and 2 * joined > len(names):
                 replaced = "" if mark == JOINT else f" (write {JOINT} instead of {mark})"
-                _warn(
+                warn(
                     f"column {self._options.label!r} of {self._table.label} has values such as "
                     f"{next(name for name in names if mark in name)!r}, which are read as one "
                     "class each; if a node can have several labels, use --task multilabel "
-                    f"(task='multilabel' in Python){replaced}"
+                    f"(task='multilabel' in Python){replaced}."
                 )
         if self._task == AUTO and is_measurement(names, labelled):
             raise DatasetError(
@@ -625,9 +608,9 @@ class NodeTable:
             )
         hidden = (part == 2) & unlabelled
         if hidden.any():
-            _warn(
+            warn(
                 f"{label} has no label for {hidden.sum():,} of {(part == 2).sum():,} test nodes; "
-                "they are excluded from the split, but still predicted"
+                "they are excluded from the split, but still predicted."
             )
             part[hidden] = -1
         return Split(*(np.flatnonzero(part == i) for i in range(3)), note="from the split column")
@@ -676,112 +659,118 @@ def refuse_row(work: Workspace, table: Table, name: str, bad: str, advice: str) 
             f"WHERE {bad} ORDER BY row LIMIT 1"
         )
     empty = value is None or not str(value).strip()
-    shown = "is empty" if empty else f"has {value!r}"
-    raise DatasetError(f"column {name!r} of {table.label} {shown} in data row {row:,}; {advice}.")
+    cell = "is empty" if empty else f"has {value!r}"
+    raise DatasetError(f"column {name!r} of {table.label} {cell} in data row {row:,}; {advice}.")
 
 
 # ---------------------------------------------------------------------------------- edges
 
 
 def insert_ids(work: Workspace, ids: Sequence[Any]) -> None:
-    """Make the table ``old_ids`` of the ids and numbers of nodes that are there already."""
+    """Make the table ``old_ids`` of the ids and numbers of the existing nodes."""
     work.rows("CREATE TABLE old_ids (id VARCHAR, node INTEGER)")
     for start in range(0, len(ids), ROWS):
         piece = np.array([str(name) for name in ids[start : start + ROWS]], object)
         work.insert("old_ids", {"id": piece, "node": np.arange(start, start + len(piece))})
 
 
-def read_pairs(
-    work: Workspace, edges: Table, options: TableOptions, nodes: str, *, as_trained: bool = False
-) -> dict[str, Any]:
-    """``s``, ``t`` and, where there are such, ``w`` and ``kind`` of the edges, sorted."""
-    weighted = join_edges(work, edges, options, nodes, as_trained=as_trained)
-    found = work.arrays("SELECT s, t, w, kind FROM pairs ORDER BY s, t, kind, w")
-    left = {"w": not weighted, "kind": not options.type}
-    return {name: np.ma.getdata(column) for name, column in found.items() if not left.get(name)}
+@dataclasses.dataclass(frozen=True)
+class EdgeTable:
+    """An edge table; its ends are in the table ``ids`` of DuckDB.
 
-
-def join_edges(
-    work: Workspace, edges: Table, options: TableOptions, nodes: str, *, as_trained: bool = False
-) -> bool:
-    """Make the table ``pairs`` of ``edges`` and ``ids``; whether the edges have weights.
-
-    Its columns are ``s`` and ``t``, the numbers of the ends, ``w``, the weight, and ``kind``.
-    DatasetError if more than half of the edges would be dropped ``as_trained``.
+    Attributes
+    ----------
+    nodes : str
+        What messages call the node table.
+    as_trained : bool
+        Whether ``unknown_nodes`` comes from the training of a model, so that dropping more than
+        half of the edges is a DatasetError.
     """
-    weighted, typed = options.weight in edges.names, options.type
-    weight = f"TRY_CAST({_number(edges, options.weight)} AS FLOAT)" if weighted else "1::FLOAT"
-    kind = id_sql(edges, typed) if typed else "NULL::VARCHAR"
-    source, target = (id_sql(edges, end) for end in options.ends)
-    with work.clear_errors(edges.label):
-        work.rows(
-            "CREATE TABLE pairs AS SELECT a.node AS s, b.node AS t, w, kind FROM "
-            f"(SELECT {source} AS source, {target} AS target, {weight} AS w, {kind} AS kind "
-            f"FROM {edges.sql}) AS e "
-            "LEFT JOIN ids AS a ON a.id = e.source LEFT JOIN ids AS b ON b.id = e.target"
-        )
-        rows, bad, heavy, untyped = work.one(
-            "SELECT count(*), count_if(s IS NULL OR t IS NULL), "
-            "count_if(w IS NULL OR NOT isfinite(w) OR w < 0), count_if(kind IS NULL) FROM pairs"
-        )
-    if weighted and heavy:
-        odd = f"{weight} IS NULL OR NOT isfinite({weight}) OR {weight} < 0"
-        advice = "use a finite number, 0 or larger, or remove the edge"
-        refuse_row(work, edges, options.weight, odd, advice)
-    if typed and untyped:
-        check_ids(work, edges, typed)
-    if bad:
-        check_ids(work, edges, *options.ends)
-        _refuse_unknown(work, edges, options, nodes, rows, bad, as_trained=as_trained)
-        work.rows("DELETE FROM pairs WHERE s IS NULL OR t IS NULL")
-    if weighted:  # the sum of repeated ones, whatever their order
+
+    work: Workspace
+    table: Table
+    options: TableOptions
+    nodes: str
+    as_trained: bool = False
+
+    def pairs(self) -> dict[str, Any]:
+        """``s``, ``t`` and, where there are such, ``w`` and ``kind`` of the edges, sorted."""
+        omitted = {"w": not self.join(), "kind": not self.options.type}
+        pairs = self.work.arrays("SELECT s, t, w, kind FROM pairs ORDER BY s, t, kind, w")
+        return {n: np.ma.getdata(column) for n, column in pairs.items() if not omitted.get(n)}
+
+    def join(self) -> bool:
+        """Make the table ``pairs`` of the edges and ``ids``; whether the edges have weights.
+
+        Its columns are ``s`` and ``t``, the numbers of the ends, ``w``, the weight, and ``kind``.
+        """
+        work, edges, options = self.work, self.table, self.options
+        weighted, typed = options.weight in edges.names, options.type
+        weight = f"TRY_CAST({_number(edges, options.weight)} AS FLOAT)" if weighted else "1::FLOAT"
+        kind = id_sql(edges, typed) if typed else "NULL::VARCHAR"
+        source, target = (id_sql(edges, end) for end in options.ends)
         with work.clear_errors(edges.label):
             work.rows(
-                "CREATE OR REPLACE TABLE pairs AS SELECT s, t, TRY_CAST(fsum(w) AS FLOAT) AS w, "
-                "kind FROM pairs GROUP BY s, t, kind"
+                "CREATE TABLE pairs AS SELECT a.node AS s, b.node AS t, w, kind FROM "
+                f"(SELECT {source} AS source, {target} AS target, {weight} AS w, {kind} AS kind "
+                f"FROM {edges.sql}) AS e "
+                "LEFT JOIN ids AS a ON a.id = e.source LEFT JOIN ids AS b ON b.id = e.target"
             )
-        if work.one("SELECT count_if(w IS NULL) FROM pairs")[0]:
-            raise DatasetError(
-                f"the weights of a repeated edge of {edges.label} add up to more than a 32-bit "
-                "number can hold; scale them down."
+            rows, bad, heavy, untyped = work.one(
+                "SELECT count(*), count_if(s IS NULL OR t IS NULL), "
+                "count_if(w IS NULL OR NOT isfinite(w) OR w < 0), count_if(kind IS NULL) FROM pairs"
             )
-    return weighted
+        if weighted and heavy:
+            odd = f"{weight} IS NULL OR NOT isfinite({weight}) OR {weight} < 0"
+            advice = "use a finite number, 0 or larger, or remove the edge"
+            refuse_row(work, edges, options.weight, odd, advice)
+        if typed and untyped:
+            check_ids(work, edges, typed)
+        if bad:
+            check_ids(work, edges, *options.ends)
+            self._refuse_unknown(rows, bad)
+            work.rows("DELETE FROM pairs WHERE s IS NULL OR t IS NULL")
+        if weighted:  # the sum of repeated ones, whatever their order
+            with work.clear_errors(edges.label):
+                work.rows(
+                    "CREATE OR REPLACE TABLE pairs AS SELECT s, t, kind, "
+                    "TRY_CAST(fsum(w) AS FLOAT) AS w FROM pairs GROUP BY s, t, kind"
+                )
+            if work.one("SELECT count_if(w IS NULL) FROM pairs")[0]:
+                raise DatasetError(
+                    f"the weights of a repeated edge of {edges.label} add up to more than a 32-bit "
+                    "number can hold; scale them down."
+                )
+        return weighted
 
-
-def _refuse_unknown(
-    work: Workspace,
-    edges: Table,
-    options: TableOptions,
-    nodes: str,
-    rows: int,
-    bad: int,
-    *,
-    as_trained: bool,
-) -> None:
-    ends = " UNION ALL ".join(
-        f"SELECT {id_sql(edges, end)} AS id, row_number() OVER () AS row FROM {edges.sql}"
-        for end in options.ends
-    )
-    found = work.rows(
-        f"SELECT id, min(row) AS first FROM ({ends}) ANTI JOIN ids USING (id) GROUP BY id "
-        "ORDER BY first, id LIMIT 4"
-    )
-    shown = ", ".join(repr(name) for name, _ in found[:3]) + (", ..." if len(found) > 3 else "")
-    (known,) = work.one("SELECT first(id) FROM ids")
-    said = (
-        f"{bad:,} of {rows:,} edges in {edges.label} refer to an unknown node, whose id is not in "
-        f"{nodes} ({shown}; first in data row {found[0][1]:,}), where ids look like {known!r}"
-    )
-    refused = options.unknown_nodes == ERROR or (as_trained and 2 * bad > rows)
-    advice = "correct the ids, add these nodes, or use --unknown-nodes drop or create "
-    advice += "(unknown_nodes= in Python)"
-    if as_trained:
-        advice = "if other tables have these nodes, use `hoplite predict MODEL OLD --add NEW` "
-        advice += "(hoplite.io.extend(old, new) in Python)"
-        advice += ", otherwise --unknown-nodes drop (unknown_nodes='drop')" * refused
-    if refused:
-        raise DatasetError(f"{said}; {advice}.")
-    _warn(f"{said}; they are dropped" + (f"; {advice}" if as_trained else ""))
+    def _refuse_unknown(self, rows: int, bad: int) -> None:
+        """DatasetError, or a warning, for the ``bad`` ones of so many edges."""
+        work, edges, options = self.work, self.table, self.options
+        ends = " UNION ALL ".join(
+            f"SELECT {id_sql(edges, end)} AS id, row_number() OVER () AS row FROM {edges.sql}"
+            for end in options.ends
+        )
+        unknown = work.rows(
+            f"SELECT id, min(row) AS first FROM ({ends}) ANTI JOIN ids USING (id) GROUP BY id "
+            "ORDER BY first, id LIMIT 4"
+        )
+        names = some_of([repr(name) for name, _ in unknown], 3)
+        (known,) = work.one("SELECT first(id) FROM ids")
+        problem = (
+            f"{bad:,} of {rows:,} edges in {edges.label} refer to an unknown node, whose id is not "
+            f"in {self.nodes} ({names}; first in data row {unknown[0][1]:,}), where ids look like "
+            f"{known!r}"
+        )
+        refused = options.unknown_nodes == ERROR or (self.as_trained and 2 * bad > rows)
+        advice = "correct the ids, add these nodes, or use --unknown-nodes drop or create "
+        advice += "(unknown_nodes= in Python)"
+        if self.as_trained:
+            advice = "if other tables have these nodes, use `hoplite predict MODEL OLD --add NEW` "
+            advice += "(hoplite.io.extend(old, new) in Python)"
+            advice += ", otherwise --unknown-nodes drop (unknown_nodes='drop')" * refused
+        if refused:
+            raise DatasetError(f"{problem}; {advice}.")
+        warn(f"{problem}; they are dropped" + (f"; {advice}." if self.as_trained else "."))
 
 
 def write_adjacency(work: Workspace, folder: Path, nodes: int) -> None:
@@ -793,9 +782,9 @@ def write_adjacency(work: Workspace, folder: Path, nodes: int) -> None:
         f"CREATE TABLE entries AS SELECT r, c, max(w) AS w FROM ({both}) WHERE r <> c AND w > 0 "
         "GROUP BY r, c ORDER BY r, c"
     )
-    found = work.arrays("SELECT r, count(*) AS entries FROM entries GROUP BY r")
+    rows = work.arrays("SELECT r, count(*) AS entries FROM entries GROUP BY r")
     counts = np.zeros(nodes + 1, np.int64)
-    counts[1 + np.ma.getdata(found["r"])] = np.ma.getdata(found["entries"])
+    counts[1 + np.ma.getdata(rows["r"])] = np.ma.getdata(rows["entries"])
     indptr = np.cumsum(counts)
     write_npy(folder / "indptr.npy", indptr)
     with (
@@ -893,11 +882,11 @@ def import_tables(
     stamp = [*_stamp(source, chosen.options), ["seed", "none" if seed is None else seed]]
     stamp.append(["preparation", zlib.crc32(to_json(chosen).encode())])
     if is_disk_graph(out):
-        with DiskGraph(out) as found:
-            # what a store of it was fitted with, and now asks for, is what the import found
-            fitted = chosen.columns is not None and found.preparation == chosen
-            if found.tables == stamp or (fitted and found.tables[:-1] == stamp[:-1]):
-                return
+        graph = DiskGraph(out)
+        # what a store of it was fitted with, and now asks for, is what the import found
+        fitted = chosen.columns is not None and graph.preparation == chosen
+        if graph.tables == stamp or (fitted and graph.tables[:-1] == stamp[:-1]):
+            return
         (out / FILE).unlink()
     if memory < MIN_ROOM:
         raise _too_little(source, memory, MIN_ROOM)
@@ -910,7 +899,6 @@ def import_tables(
         with Workspace(int(DUCKDB_SHARE * memory), scratch) as work:
             note(f"importing {source}: nodes", 0.0)
             nodes, edges = open_tables(work, source, chosen.options)
-            check_tables(nodes, edges, reading, work)
             work.keep_on_disk(_row_values(work, nodes))
             table = NodeTable(work, nodes, edges, reading)
             if (need := NODE_BYTES * table.count + MIN_ROOM) > memory:
@@ -922,22 +910,21 @@ def import_tables(
             with growing_npy(out / "features.npy", np.float32, (len(features.names),)) as append:
                 for block in features.dense_blocks():
                     append(block)
-            write_ids(out, table.pieces("id"), integers=table.integer_ids)
+            ids, integers = table.pieces("id"), table.integer_ids
+            write_nodes(out, labels, split, ids, integers=integers)
             note(f"importing {source}: edges", 0.5)
-            join_edges(work, edges, chosen.options, nodes.label, as_trained=reading.as_trained)
+            EdgeTable(work, edges, chosen.options, nodes.label, reading.as_trained).join()
             note(f"importing {source}: sorting edges", 0.75)
             write_adjacency(work, out, table.count)
             note(f"importing {source}: checksums", 0.95)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    write_rest(
+    write_description(
         out,
-        labels,
-        split,
         name=_name(source),
         class_names=class_names,
         feature_names=tuple(features.names),
-        integer_ids=table.integer_ids,
+        split_note=split.note,
         tables=stamp,
         preparation=features.preparation,
     )
@@ -979,9 +966,5 @@ def _stamp(source: Any, options: TableOptions) -> list[list[Any]]:
             files.update(path.rglob("*"))
         else:
             files.update([path / name] if name else table_files(path, stem))
-    found = [(os.path.relpath(file, path), file.stat()) for file in files if file.is_file()]
-    return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in sorted(found)]
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(f"{sentence}.", HopliteWarning, stacklevel=3)
+    stats = [(os.path.relpath(file, path), file.stat()) for file in files if file.is_file()]
+    return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in sorted(stats)]

@@ -12,12 +12,11 @@ import dataclasses
 import functools
 import multiprocessing
 import pickle
-import signal
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -169,26 +168,13 @@ class Processes:
         context = multiprocessing.get_context("spawn")
         stop, workers = context.Event(), min(self.workers, len(queue.ids))
         with ProcessPoolExecutor(workers, context, machine.begin_worker, (stop,)) as pool:
-            with _no_interrupts():
+            with machine.without_signals("SIGINT"):
                 task = threads, graph, queue.file.path, queue.file.facts, queue.ids, queue.test
                 futures = [pool.submit(_work, *task) for _ in range(workers)]
             try:
                 wait_for(futures, watch)
             finally:
                 stop.set()
-
-
-@contextlib.contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Processes that start within ignore the terminal's Ctrl-C; this process stops them."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(

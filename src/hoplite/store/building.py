@@ -19,7 +19,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,8 @@ from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import HopliteWarning, StoreError, check_choice
 from hoplite.files import locked, remove_leftovers
 from hoplite.graph import Graph, GraphData
-from hoplite.io.array_files import CsrFiles, all_integers
+from hoplite.io.array_files import check_crc32
+from hoplite.io.node_files import all_integers, write_nodes
 from hoplite.machine import format_bytes, parse_bytes, peak_memory, release_memory, used_memory
 from hoplite.operators import find_operator
 from hoplite.progress import steps_bar, watched
@@ -127,13 +127,13 @@ def propagate(
     with (
         disk_errors(folder),
         lock_folder(folder),
-        watched(progress, steps_bar, f"propagate {name}") as report,
+        watched(progress, steps_bar, f"propagate {name}") as bar,
         connect(cluster, folder, budget) if cluster else contextlib.nullcontext() as workers,
     ):
-        tell = report or (lambda what, share: None)
+        report = bar or (lambda what, share: None)
         before = used_memory()
         opening = opened_graph(
-            source, folder, budget, seed, lambda what, x: tell(what, OPENED * x), options
+            source, folder, budget, seed, lambda what, x: report(what, OPENED * x), options
         )
         with opening as (graph, loaded):
             if isinstance(graph, Graph):
@@ -144,15 +144,15 @@ def propagate(
             use, size = (cost.planned_use(held), peak, budget), workers.size if workers else 1
             manifest = adopt_manifest(folder, graph, hops, settings, use, size)
             store = HopStore(folder, manifest)
-            tell("checking the store", OPENED)
+            report("checking the store", OPENED)
             for damage in store.damages() if store.data.exists() else ():
                 if isinstance(damage, files.DamagedBlock):
                     damage.path.unlink(missing_ok=True)  # so that it is made again
-            prepare(store, graph, budget, tell)
+            prepare(store, graph, budget, report)
             del graph  # nothing may hold what is free from here on
         release_memory()
         if store.missing():
-            _compute(store, budget, tell, workers)
+            _compute(store, budget, report, workers)
     log.info("the store %s is complete, after %.1f s", folder, time.perf_counter() - began)
     return HopStore.open(folder)
 
@@ -174,7 +174,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """Make ``folder``, hold it for this process, and remove what a killed one left unfinished."""
     if folder.exists() and not folder.is_dir():
         raise StoreError(f"{folder} is a file; pass a folder as --out (out= in Python).")
-    made = not folder.exists()
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / files.LOCK) as (_, ours):
         if ours is False:
@@ -186,7 +186,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if made and [path.name for path in folder.iterdir()] == [files.LOCK]:
+            if is_new and [path.name for path in folder.iterdir()] == [files.LOCK]:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
 
@@ -225,18 +225,18 @@ def adopt_manifest(
     anything else, so that no block is ever of unknown origin.
     """
     identity, (held, peak, limit) = data.fingerprint(), memory
-    found = files.read_manifest(folder) if (folder / files.FILE).exists() else None
-    entries, ids = data.adjacency_rows.entries, data.node_ids
+    present = files.read_manifest(folder) if (folder / files.FILE).exists() else None
+    entries = data.adjacency_rows.entries
     wanted: dict[str, Any] = {
         "graph": identity.graph,
         "features": identity.features,
         "nodes": data.num_nodes,
         "columns": data.num_features,
         **settings,
-        "loop_weight": settings["loop_weight"] or (found or data).loop_weight,
+        "loop_weight": settings["loop_weight"] or (present or data).loop_weight,
     }
     sizes = cost.Sizes.of(data.num_nodes, entries, identity.longest_row, data.num_features)
-    if found is None:
+    if present is None:
         reserve = cost.PLANNED_RESERVE
         making = used_memory() + sizes.least(0, reserve)  # S is made while X is still held
         taken = max(peak, making)
@@ -246,59 +246,58 @@ def adopt_manifest(
         panels = tuple((first, min(first + width, sizes.columns)) for first in columns)
     else:
         for name, value in wanted.items():
-            if getattr(found, name) != value:
+            if getattr(present, name) != value:
                 raise StoreError(
-                    f"{folder} already contains the hops of {found.name} with {name} "
-                    f"{getattr(found, name)}, not {value}; use another folder."
+                    f"{folder} already contains the hops of {present.name} with {name} "
+                    f"{getattr(present, name)}, not {value}; use another folder."
                 )
-        panels, rows = found.panels, found.rows_per_block
+        panels, rows = present.panels, present.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
         cost.check_room(sizes, widest, held, limit, taken=peak)
-    integers = all_integers(ids or ())
     try:
         manifest = files.Manifest(
             **wanted,
             name=data.name,
             entries=entries,
             longest_row=identity.longest_row,
-            hops=max(hops, found.hops if found else 0),
+            hops=max(hops, present.hops if present else 0),
             rows_per_block=rows,
             panels=panels,
             class_names=data.class_names,
             feature_names=data.feature_names,
             split_note=data.split.note,
-            ids=None if ids is None else "integers" if integers else "text",
             preparation=data.preparation,
-            added=found.added if found else (),
-            version=found.version if found else 0,
+            added=present.added if present else (),
+            version=present.version if present else 0,
         )
     except ValueError as error:
         raise StoreError(
             f"{error}; use fewer hops, or increase --memory (memory= in Python)."
         ) from error
-    if found != manifest:
+    if present != manifest:
         manifest.write(folder)
     return manifest
 
 
-def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> None:
+def prepare(store: HopStore, data: GraphData, budget: int, report: Progress) -> None:
     """Write S, hop 0, the labels, the split and the ids, as far as they are missing."""
     manifest, blocks = store.manifest, files.Blocks(store.data, store.manifest)
     _warn_about_room(blocks)
     store.data.mkdir(exist_ok=True)
     try:
         record = files.read_record(store.data)
-        record.check_operator(store.data)
+        check_crc32(store.data, record.crc32, *record.operator_files)
         edges = record.edges
     except (OSError, ValueError):
         entries = cost.prepared_entries(budget - used_memory() - 16 * manifest.nodes)
         span = OPERATOR_MADE - OPENED
 
         def note(share: float) -> None:
-            tell("making the operator", OPENED + span * share)
+            report("making the operator", OPENED + span * share)
 
         edges = files.write_operator(store.data, data.adjacency_rows, manifest, entries, note)
-    files.write_nodes(store.data, manifest, data.labels, data.split, data.node_ids or ())
+    ids, integers = data.node_ids, all_integers(data.node_ids or ())
+    write_nodes(store.data, data.labels, data.split, ids, integers=integers)
     files.write_record(store.data, edges)
     panels = [panel for panel in range(len(manifest.panels)) if not blocks.finished(0, panel)]
     records = {panel: files.PanelRecord() for panel in panels}
@@ -308,7 +307,7 @@ def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> No
             first, last = manifest.panels[panel]
             blocks.write(0, block, panel, np.ascontiguousarray(rows[:, first:last]), record)
         share = stop / manifest.nodes
-        tell("writing the features", OPERATOR_MADE + (PREPARED - OPERATOR_MADE) * share)
+        report("writing the features", OPERATOR_MADE + (PREPARED - OPERATOR_MADE) * share)
     for panel, record in records.items():
         blocks.close_panel(0, panel, record)
 
@@ -328,7 +327,7 @@ def _warn_about_room(blocks: files.Blocks) -> None:
         )
 
 
-def _compute(store: HopStore, budget: int, tell: Progress, workers: Cluster | None) -> None:
+def _compute(store: HopStore, budget: int, report: Progress, workers: Cluster | None) -> None:
     """Compute the missing hops, here or on ``workers``."""
     tasks, count = store.missing(), len(store.manifest.panels)
     panels, done = sorted({panel for panel, _ in tasks}), set[tuple[int, int]]()
@@ -336,7 +335,7 @@ def _compute(store: HopStore, budget: int, tell: Progress, workers: Cluster | No
     def note(panel: int, hop: int) -> None:
         done.add((panel, hop))
         share = PREPARED + (1 - PREPARED) * (len(done) / len(tasks))
-        tell(f"{store.name}: hop {hop} of panel {panel + 1}/{count}", share)
+        report(f"{store.name}: hop {hop} of panel {panel + 1}/{count}", share)
 
     if workers is None:
         for panel in panels:
@@ -397,37 +396,28 @@ def run_panel(folder: Path, manifest: files.Manifest, panel: int, memory: int, n
     sizes = cost.Sizes.of_manifest(manifest)
     release_memory()
     room = cost.check_room(sizes, last - first, used_memory(), memory)
-    with _operator(blocks.data, sizes, last - first, room) as multiply:
-        _compute_hops(blocks, panel, missing, multiply, note)
+    multiply = _multiplication(blocks.data, sizes, last - first, room)
+    _compute_hops(blocks, panel, missing, multiply, note)
 
 
-@contextlib.contextmanager
-def _operator(data: Path, sizes: cost.Sizes, width: int, room: int) -> Iterator[Multiply]:
-    """Yield multiply(x, y, (a, b, g)): y = (a S + b) x - g y."""
-    damaged = partial(files.damaged, data / files.OPERATOR)
+def _multiplication(data: Path, sizes: cost.Sizes, width: int, room: int) -> Multiply:
+    """The function multiply(x, y, (a, b, g)): y = (a S + b) x - g y."""
+    matrix = files.stored_operator(data, sizes.nodes)
     entries = cost.part_entries(sizes, width, room)
-    try:
-        matrix = CsrFiles(data / files.OPERATOR, damaged)
-    except (OSError, ValueError) as error:
-        raise damaged(error) from error
-    with matrix:
-        if matrix.rows != sizes.nodes:
-            raise damaged(ValueError(f"it has {matrix.rows:,} rows, not {sizes.nodes:,}"))
-        whole = entries >= sizes.entries
-        ranges = [(0, matrix.rows)] if whole else list(row_ranges(matrix, entries))
-        kept = _part(matrix, 0, matrix.rows) if whole else None
+    whole = entries >= sizes.entries
+    ranges = [(0, matrix.rows)] if whole else list(row_ranges(matrix, entries))
 
-        def multiply(x: np.ndarray, y: np.ndarray, step: Step) -> None:
-            for start, stop in ranges:  # no name holds a part while the next is being read
-                own, out = x[start:stop], y[start:stop]
-                next_hop(kept or _part(matrix, start, stop), step, x, out, own=own, out=out)
+    def part(start: int, stop: int) -> SparseMatrix:
+        return SparseMatrix(matrix.read(start, stop), symmetric=False)
 
-        yield multiply
+    kept = part(0, matrix.rows) if whole else None
 
+    def multiply(x: np.ndarray, y: np.ndarray, step: Step) -> None:
+        for start, stop in ranges:  # no name holds a part while the next is being read
+            own, out = x[start:stop], y[start:stop]
+            next_hop(kept or part(start, stop), step, x, out, own=own, out=out)
 
-def _part(matrix: CsrFiles, start: int, stop: int) -> SparseMatrix:
-    """Rows of S."""
-    return SparseMatrix(matrix.read(start, stop).to_scipy(matrix.rows), symmetric=False)
+    return multiply
 
 
 def _compute_hops(

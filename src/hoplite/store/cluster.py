@@ -19,12 +19,10 @@ import logging
 import os
 import re
 import secrets
-import signal
 import socket
 import ssl
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +33,7 @@ from typing import Any
 
 from hoplite.errors import ClusterError, ConfigError, HopliteError
 from hoplite.files import atomic_write_text
-from hoplite.machine import build
+from hoplite.machine import build, without_signals
 
 CONNECT_SECONDS = 10.0
 PATIENCE = 120.0  # seconds without a worker that can do the work, until it is given up
@@ -330,18 +328,18 @@ def _check_workers(client: Any, where: str, sign: Sign, *, any_one: bool = False
             f"{where} has had no workers for {PATIENCE:.0f} s; finished work is kept, so start "
             "some (`dask worker ADDRESS`) and run the same command again."
         ) from error
-    found = client.run(problem, sign, on_error="return")
+    answers = client.run(problem, sign, on_error="return")
     problems = []
-    for address, answer in found.items():
+    for address, answer in answers.items():
         if isinstance(answer, Exception) and not isinstance(answer, OSError):  # which has just died
             answer = (
                 f"worker {address} cannot import Hoplite ({answer}); install version "
                 f"{sign.version} on all machines."
             )
         problems += [answer] if isinstance(answer, str) else []
-    if problems and (not any_one or len(problems) == len(found)):
+    if problems and (not any_one or len(problems) == len(answers)):
         raise ClusterError(problems[0])
-    return max(1, len(found))
+    return max(1, len(answers))
 
 
 def _client(where: str, security: Any = None) -> Any:
@@ -426,7 +424,7 @@ def _local(count: int) -> Iterator[Any]:
         )
         stack.enter_context(dask.config.set(SETTINGS | {"temporary-directory": scratch}))
         try:
-            with _without_signals():
+            with without_signals("SIGINT", "SIGHUP"):
                 cluster = LocalCluster(
                     n_workers=count,
                     threads_per_worker=1,
@@ -446,33 +444,3 @@ def _local(count: int) -> Iterator[Any]:
                 "there is too little memory or the machine is too busy."
             ) from error
         yield stack.enter_context(_client(local.scheduler_address, security))
-
-
-@contextlib.contextmanager
-def _without_signals() -> Iterator[None]:
-    """Threads and processes that start within do not hear the signals of a terminal.
-
-    This process hears them at the end of the block: a thread that was there before receives them,
-    and Python would then interrupt the block, which leaves a cluster that nobody closes.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # it unblocks signals, so it is first
-    received: list[int] = []
-    handlers = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if callable(signal.getsignal(number)):
-                handlers[number] = signal.signal(number, lambda number, _: received.append(number))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGHUP])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for number in received[:1]:
-            signal.raise_signal(number)

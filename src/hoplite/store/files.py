@@ -12,7 +12,7 @@ versions. The data are
                                             those of :mod:`hoplite.operators`, to the bit
     operator/weights.npy                    the adjacency's, unless all of them are 1
     labels.npy  split.npz
-    ids.npy  id_ends.npy                    see :mod:`hoplite.io.array_files`
+    ids.npy  id_ends.npy                    see :mod:`hoplite.io.node_files`
     files.json                              written last: the CRC-32 of each of these files
     hops/h{hop}/r{row block:06d}-c{panel:04d}.npy    a block: a range of rows times a panel of
                                             columns of one hop; bfloat16 as the bits in uint16
@@ -27,34 +27,30 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import ml_dtypes
 import numpy as np
+import scipy.sparse as sp
 from msgspec import Meta
 
 from hoplite.bases import find_basis
 from hoplite.config import MAX_HOPS
-from hoplite.csr import PIECE, CsrPiece, CsrRows, index_type, row_ranges
+from hoplite.csr import PIECE, CsrRows, index_type, row_ranges
 from hoplite.errors import StoreError, check_choice
 from hoplite.files import read_json, write_json
-from hoplite.graph import Split
-from hoplite.io import array_files
-from hoplite.io.splits import write_split
+from hoplite.io import array_files, node_files
+from hoplite.io.node_files import Checksum, Count, NodeFacts
 from hoplite.operators import SYMMETRIC, find_operator
-from hoplite.preparation import Preparation
 
 FILE, LOCK, GRAPH = "manifest.json", ".lock", "graph"
 MAX_BLOCKS = 4_000_000
-Count = Annotated[int, Meta(ge=0, le=2**48)]
-Checksum = Annotated[int, Meta(ge=0, lt=2**32)]
 Size = Annotated[float, Meta(ge=0)]
 OPERATOR, FILES = "operator", "files.json"
-LABELS, SPLIT = "labels.npy", "split.npz"
 WEIGHTS = f"{OPERATOR}/weights.npy"
 S_FILES = tuple(f"{OPERATOR}/{part}.npy" for part in array_files.CSR_ARRAYS)
 
@@ -64,8 +60,8 @@ FEW_ROWS = 16  # from one row in so many on, reading the whole block is faster
 NUMBERS = 1 << 18  # numbers at a time, so that copies stay small
 
 
-@dataclass(frozen=True)
-class Manifest:
+@dataclass(frozen=True, kw_only=True)
+class Manifest(NodeFacts):
     """The description of a store; two runs of the same work write the same one.
 
     ``graph`` and ``features`` are SHA-256 of the adjacency and of X, ``panels`` the column ranges,
@@ -73,10 +69,8 @@ class Manifest:
     whose nodes and edges came later.
     """
 
-    name: str
     graph: str
     features: str
-    nodes: Count
     entries: Count  # of the adjacency
     longest_row: Count
     columns: Count
@@ -86,11 +80,6 @@ class Manifest:
     dtype: str
     rows_per_block: Annotated[int, Meta(ge=1, le=2**48)]
     panels: tuple[tuple[Count, Count], ...]
-    class_names: tuple[str, ...] = ()
-    feature_names: tuple[str, ...] | None = None
-    split_note: str = ""
-    ids: Literal["text", "integers"] | None = None
-    preparation: Preparation | None = None
     loop_weight: Annotated[float, Meta(gt=0)] = 1.0
     added: tuple[str, ...] = ()
     version: Count = 0
@@ -157,13 +146,10 @@ class FileRecord:
     crc32: dict[str, Checksum]
     edges: Count | None
 
-    def check(self, data: Path, *names: str) -> None:
-        """ValueError or OSError unless the files are what was written."""
-        array_files.check_crc32(data, self.crc32, *names)
-
-    def check_operator(self, data: Path) -> None:
-        """ValueError or OSError unless S and the edge weights are what was written."""
-        self.check(data, *S_FILES, *([WEIGHTS] if WEIGHTS in self.crc32 else []))
+    @property
+    def operator_files(self) -> list[str]:
+        """The files of S and, if not all of them are 1, of the edge weights."""
+        return [*S_FILES, *([WEIGHTS] if WEIGHTS in self.crc32 else [])]
 
 
 def read_record(data: Path) -> FileRecord:
@@ -173,9 +159,8 @@ def read_record(data: Path) -> FileRecord:
 
 def write_record(data: Path, edges: int | None) -> None:
     """Write files.json, with the checksums of all files that exist."""
-    names = [*S_FILES, WEIGHTS, LABELS, SPLIT, array_files.IDS, array_files.ID_ENDS]
-    sums = {name: array_files.file_crc32(data / name) for name in names if (data / name).exists()}
-    write_json(data / FILES, FileRecord(sums, edges))
+    crc32 = array_files.all_crc32(data, *S_FILES, WEIGHTS, *node_files.FILES)
+    write_json(data / FILES, FileRecord(crc32, edges))
 
 
 def write_operator(
@@ -194,46 +179,42 @@ def write_operator(
     loop, entries, diagonal = operator.loop * manifest.loop_weight, 0, 0
     (data / OPERATOR).mkdir(parents=True, exist_ok=True)
     with array_files.growing_csr(data / OPERATOR, index_type(n), np.float32) as append:
-        for start, made in operator.rows(adjacency, np.float32, loop, max_entries):
-            rows = operator.in_basis(made, manifest.basis, start)
+        for start, plain in operator.rows(adjacency, np.float32, loop, max_entries):
+            rows = operator.in_basis(plain, manifest.basis, start)
             append(rows)
             entries += rows.nnz
             nodes = np.repeat(np.arange(start, start + rows.shape[0]), np.diff(rows.indptr))
             diagonal += int(np.count_nonzero(rows.indices == nodes))
             note((start + rows.shape[0]) / n)
     ranges = partial(row_ranges, adjacency, PIECE)
-    if all((adjacency.read(*ends).values == 1).all() for ends in ranges()):
+    if all((adjacency.read(*ends).data == 1).all() for ends in ranges()):
         (data / WEIGHTS).unlink(missing_ok=True)
     else:
-        with array_files.growing_npy(data / WEIGHTS, adjacency.read(0, 0).values.dtype) as append:
+        with array_files.growing_npy(data / WEIGHTS, adjacency.read(0, 0).dtype) as append:
             for ends in ranges():
-                append(adjacency.read(*ends).values)
+                append(adjacency.read(*ends).data)
     same = diagonal in (0, n) and entries - diagonal == adjacency.entries
     return adjacency.entries if same else None
 
 
-class StoredOperator:
-    """S, whose files are opened for every range of rows, so that threads may share it."""
-
-    def __init__(self, data: Path) -> None:
-        self.damaged = partial(damaged, data / OPERATOR)
-        self._open = partial(array_files.CsrFiles, data / OPERATOR, self.damaged)
-        with self._open() as files:
-            self.rows, self.entries = files.rows, files.entries
-
-    def indptr(self, start: int, stop: int) -> np.ndarray:
-        with self._open() as files:
-            return files.indptr(start, stop)
-
-    def read(self, start: int, stop: int) -> CsrPiece:
-        with self._open() as files:
-            return files.read(start, stop)
+def stored_operator(data: Path, nodes: int) -> array_files.CsrFiles:
+    """S, a range of rows at a time; StoreError if its files are missing or damaged."""
+    path = data / OPERATOR
+    try:
+        rows = array_files.CsrFiles(path, partial(damaged, path))
+        if rows.rows != nodes:
+            raise ValueError(f"it has {rows.rows:,} rows, not {nodes:,}")
+    except (OSError, ValueError) as error:
+        raise damaged(path, error) from error
+    return rows
 
 
 class StoredAdjacency:
     """The adjacency: the places of S without the diagonal, with the edge weights."""
 
-    def __init__(self, operator: StoredOperator, edges: int, weights: Path | None) -> None:
+    def __init__(
+        self, operator: array_files.CsrFiles, edges: int, weights: array_files.NpyRows | None
+    ) -> None:
         self._operator, self._weights = operator, weights
         self.rows, self.entries, self.weighted = operator.rows, edges, weights is not None
         self._diagonal = int(operator.entries > edges)  # entries a row
@@ -241,30 +222,19 @@ class StoredAdjacency:
     def indptr(self, start: int, stop: int) -> np.ndarray:
         return self._operator.indptr(start, stop) - self._diagonal * np.arange(start, stop + 1)
 
-    def read(self, start: int, stop: int) -> CsrPiece:
+    def read(self, start: int, stop: int) -> sp.csr_array:
         rows, indptr = self._operator.read(start, stop), self.indptr(start, stop)
         nodes = np.repeat(np.arange(start, stop), np.diff(rows.indptr))
         indices = rows.indices[rows.indices != nodes]
         values = np.ones(len(indices), np.float32)
         try:
             if self._weights is not None:
-                with array_files.NpyRows(self._weights) as file:
-                    values = file.read(int(indptr[0]), int(indptr[-1]))
+                values = self._weights.read(int(indptr[0]), int(indptr[-1]))
             if len(indices) != indptr[-1] - indptr[0]:
                 raise ValueError("the diagonal is incomplete")
         except (OSError, ValueError) as error:
             raise self._operator.damaged(error) from error
-        return CsrPiece(indptr - indptr[0], indices, values)
-
-
-def write_nodes(
-    data: Path, manifest: Manifest, labels: np.ndarray, split: Split, ids: Iterable[Any]
-) -> None:
-    """Write labels, split and, if the manifest has some, ids."""
-    array_files.write_npy(data / LABELS, labels)
-    write_split(data / SPLIT, split)
-    if manifest.ids is not None:
-        array_files.write_ids(data, ids, integers=manifest.ids == "integers")
+        return sp.csr_array((values, indices, indptr - indptr[0]), shape=rows.shape)
 
 
 def damaged(path: Path, error: Exception) -> StoreError:
@@ -387,12 +357,12 @@ class Blocks:
         """The record of a panel; DamagedBlock if it is missing or damaged."""
         path = self.record_path(hop, panel)
         try:
-            found = read_json(path, PanelRecord)
+            record = read_json(path, PanelRecord)
         except (OSError, ValueError) as error:
             raise DamagedBlock(path, "is missing or damaged") from error
-        if len(found.crc32) != len(self.manifest.row_blocks):
+        if len(record.crc32) != len(self.manifest.row_blocks):
             raise DamagedBlock(path, "is damaged")
-        return found
+        return record
 
     def write_panel(self, hop: int, panel: int, values: np.ndarray) -> None:
         """Write the blocks of ``values``, n x w, and then the record."""
@@ -434,29 +404,29 @@ class Blocks:
         if (hop, block, panel) not in self._checked:
             self.check(hop, block, panel)
             self._checked.add((hop, block, panel))
-        with self._open(hop, block, panel) as file:
-            if isinstance(rows, slice):
-                found = file.read(rows.start, rows.stop)
-            elif FEW_ROWS * len(rows) > len(file):
-                found = file.read(0, len(file))[rows]
-            else:
-                found = file.pick(rows)
-        return decode(found, self.dtype(hop))
+        file = self._file(hop, block, panel)
+        if isinstance(rows, slice):
+            stored = file.read(rows.start, rows.stop)
+        elif FEW_ROWS * len(rows) > len(file):
+            stored = file.read(0, len(file))[rows]
+        else:
+            stored = file.pick(rows)
+        return decode(stored, self.dtype(hop))
 
     def check(self, hop: int, block: int, panel: int, out: np.ndarray | None = None) -> None:
         """DamagedBlock unless a block is what was written; its numbers go to ``out``, if given."""
         record, checksum, path = self.record(hop, panel), 0, self.path(hop, block, panel)
         rows, columns = self.shape(block, panel)
         step = max(1, NUMBERS // columns)
-        with self._open(hop, block, panel) as file:
-            for start in range(0, rows, step):
-                stored = file.read(start, min(start + step, rows))
-                checksum = zlib.crc32(stored.data.cast("B"), checksum)
-                values = decode(stored, self.dtype(hop))
-                if not np.isfinite(values).all():
-                    raise DamagedBlock(path, "contains NaN or infinity")
-                if out is not None:
-                    out[start : start + len(values)] = values
+        file = self._file(hop, block, panel)
+        for start in range(0, rows, step):
+            stored = file.read(start, min(start + step, rows))
+            checksum = zlib.crc32(stored.data.cast("B"), checksum)
+            values = decode(stored, self.dtype(hop))
+            if not np.isfinite(values).all():
+                raise DamagedBlock(path, "contains NaN or infinity")
+            if out is not None:
+                out[start : start + len(values)] = values
         if checksum != record.crc32[block]:
             raise DamagedBlock(path, "does not contain the data that was written to it")
 
@@ -467,12 +437,12 @@ class Blocks:
 
     def each(self) -> Iterator[tuple[int, int, int]]:
         """Hop, row block and panel of every block of the store."""
-        for hop in range(self.manifest.hops + 1):
-            for panel in range(len(self.manifest.panels)):
-                for block in range(len(self.manifest.row_blocks)):
-                    yield hop, block, panel
+        hops, panels = range(self.manifest.hops + 1), range(len(self.manifest.panels))
+        for hop, panel in itertools.product(hops, panels):
+            for block in range(len(self.manifest.row_blocks)):
+                yield hop, block, panel
 
-    def _open(self, hop: int, block: int, panel: int) -> array_files.NpyRows:
+    def _file(self, hop: int, block: int, panel: int) -> array_files.NpyRows:
         path, dtype = self.path(hop, block, panel), np.dtype(TYPES[self.dtype(hop)])
         try:
             file = array_files.NpyRows(path)
@@ -485,6 +455,5 @@ class Blocks:
                 raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
             raise DamagedBlock(path, f"is damaged ({error.strerror})") from error
         if file.shape != self.shape(block, panel) or file.dtype != dtype:
-            file.close()
             raise DamagedBlock(path, f"is damaged ({file.dtype} of shape {file.shape})")
         return file

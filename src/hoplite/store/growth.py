@@ -37,8 +37,8 @@ from hoplite.engine.polynomial import next_hop
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import StoreError
 from hoplite.files import sync_folder
-from hoplite.io.array_files import CsrFiles
 from hoplite.io.extend import NewNodes, NewTables
+from hoplite.io.node_files import write_nodes
 from hoplite.machine import parse_bytes, release_memory, used_memory
 from hoplite.progress import steps_bar, watched
 from hoplite.store import files
@@ -104,14 +104,14 @@ def update_store(
     with (
         disk_errors(folder),
         lock_folder(folder),
-        watched(progress, steps_bar, f"update {folder}") as report,
+        watched(progress, steps_bar, f"update {folder}") as bar,
     ):
-        store, tell = HopStore.open(folder).require_complete(), report or (lambda what, share: None)
-        tell(f"reading {new if isinstance(new, str | Path) else 'new nodes and edges'}", 0.0)
+        store, report = HopStore.open(folder).require_complete(), bar or (lambda what, share: None)
+        report(f"reading {new if isinstance(new, str | Path) else 'new nodes and edges'}", 0.0)
         tables = NewTables(new, store, **options)
         digest = tables.digest
         if digest not in store.manifest.added:
-            _Update(store, tables, budget, tell).run(digest)
+            _Update(store, tables, budget, report).run(digest)
     grown = HopStore.open(folder)
     log.info("the store %s has %d nodes now, %d before", folder, grown.num_nodes, store.num_nodes)
     return grown
@@ -120,8 +120,8 @@ def update_store(
 class _Update:
     """The next version of a store, which becomes valid when its manifest is written."""
 
-    def __init__(self, store: HopStore, tables: NewTables, budget: int, tell: Progress) -> None:
-        self._store, self._old, self._budget, self._tell = store, store.manifest, budget, tell
+    def __init__(self, store: HopStore, tables: NewTables, budget: int, report: Progress) -> None:
+        self._store, self._old, self._budget, self._report = store, store.manifest, budget, report
         self._old_blocks = files.Blocks(store.data, store.manifest)
         adjacency, names = store.adjacency_rows, store.feature_names
         if adjacency is None:
@@ -143,7 +143,7 @@ class _Update:
         """Build the version and make it valid, if there is a new node or edge at all."""
         if not len(self._changed):  # all of them may have been dropped
             return
-        store, new, adjacency, tell = self._store, self._new, self._adjacency, self._tell
+        store, new, adjacency, report = self._store, self._new, self._adjacency, self._report
         # the old rows of X are checked on the way
         features = (store.feature_rows(*block) for block in self._old.row_blocks)
         self._manifest = manifest = dataclasses.replace(
@@ -153,7 +153,6 @@ class _Update:
             longest_row=int(np.diff(adjacency.indptr(0, adjacency.rows)).max(initial=0)),
             graph=adjacency_digest(adjacency)[0],
             features=features_digest(chain(features, [new.features]), self._old.columns),
-            ids=self._ids(),
             added=(*self._old.added, digest),
             version=self._old.version + 1,
         )
@@ -164,15 +163,18 @@ class _Update:
         room = check_room(Sizes.of_manifest(manifest), widest, used_memory(), self._budget)
 
         def note(share: float) -> None:
-            tell("making the operator", READ + (OPERATOR_MADE - READ) * share)
+            report("making the operator", READ + (OPERATOR_MADE - READ) * share)
 
         entries = prepared_entries(room - 16 * manifest.nodes)
         edges = files.write_operator(data, adjacency, manifest, entries, note)
-        old_ids = range(store.num_nodes) if store.node_ids is None else store.node_ids
-        labels, ids = np.concatenate([store.labels, new.labels]), chain(old_ids, new.ids.tolist())
-        files.write_nodes(data, manifest, labels, new.grown_split(store.split), ids)
+        labels, old_ids = np.concatenate([store.labels, new.labels]), store.node_ids
+        numbered = old_ids is None or old_ids.integers
+        integers = numbered and (new.integer_ids or not new.count)
+        ids = chain(range(store.num_nodes) if old_ids is None else old_ids, new.ids.tolist())
+        ids = ids if new.count or old_ids is not None else None
+        write_nodes(data, labels, new.grown_split(store.split), ids, integers=integers)
         files.write_record(data, edges)
-        tell("writing the features", OPERATOR_MADE)
+        report("writing the features", OPERATOR_MADE)
         balls = list(self._balls(manifest.hops + 1))
         local = self._local(balls, widest, room)
         nodes = np.arange(self._old.nodes, manifest.nodes)
@@ -187,12 +189,6 @@ class _Update:
         shutil.rmtree(store.folder / files.GRAPH, ignore_errors=True)  # tables of the graph before
         manifest.write(store.folder)
         shutil.rmtree(store.data, ignore_errors=True)
-
-    def _ids(self) -> Any:
-        if not self._new.count:
-            return self._old.ids
-        integers = self._new.integer_ids and self._old.ids in (None, "integers")
-        return "integers" if integers else "text"
 
     def _balls(self, radius: int) -> Iterator[np.ndarray]:
         """B_0 = T, B_1, .. B_radius, sorted."""
@@ -223,13 +219,12 @@ class _Update:
         place = np.full(n, -1, np.int32)
         place[columns] = np.arange(len(columns), dtype=np.int32)
         parts, entries = [sp.csr_array((0, len(columns)), dtype=np.float32)], 0
-        with CsrFiles(self._data / files.OPERATOR) as matrix:
-            for _, part in rows_of(matrix, rows):
-                entries += part.nnz
-                if ENTRY_BYTES * entries > left:
-                    return None
-                shape = (part.shape[0], len(columns))
-                parts.append(sp.csr_array((part.data, place[part.indices], part.indptr), shape))
+        for _, part in rows_of(files.stored_operator(self._data, n), rows):
+            entries += part.nnz
+            if ENTRY_BYTES * entries > left:
+                return None
+            shape = (part.shape[0], len(columns))
+            parts.append(sp.csr_array((part.data, place[part.indices], part.indptr), shape))
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
     def _write_hop(self, hop: int, panel: int, nodes: np.ndarray, values: np.ndarray) -> None:
@@ -262,14 +257,14 @@ class _Update:
         for hop, step in enumerate(find_basis(manifest.basis).steps(hops), 1):
             places = np.searchsorted(region, balls[hop])
             part = SparseMatrix(local[np.searchsorted(balls[hops], balls[hop])], symmetric=False)
-            made = before[places]
-            next_hop(part, step, now, made, own=now[places], out=made)
-            self._write_hop(hop, panel, balls[hop], made)
+            changed = before[places]
+            next_hop(part, step, now, changed, own=now[places], out=changed)
+            self._write_hop(hop, panel, balls[hop], changed)
             before, now = now, np.zeros_like(now)
             if hop < hops:
                 wanted = np.setdiff1d(balls[min(hop + 2, hops + 1)], balls[hop], assume_unique=True)
                 self._take(hop, panel, wanted, region, now)
-            now[places] = made
+            now[places] = changed
             self._note(panel, hop)
 
     def _take(
@@ -279,14 +274,14 @@ class _Update:
         step = self._old.rows_per_block
         nodes = nodes[nodes < self._old.nodes]
         for block in np.unique(nodes // step).tolist():
-            some = nodes[nodes // step == block]
-            found = self._old_blocks.read(hop, block, panel, some - block * step)
-            out[np.searchsorted(region, some)] = found
+            members = nodes[nodes // step == block]
+            rows = self._old_blocks.read(hop, block, panel, members - block * step)
+            out[np.searchsorted(region, members)] = rows
 
     def _note(self, panel: int, hop: int) -> None:
         panels, hops = len(self._manifest.panels), self._manifest.hops
         share = FEATURES_MADE + (1 - FEATURES_MADE) * (panel * hops + hop) / (panels * hops)
-        self._tell(f"{self._manifest.name}: hop {hop} of panel {panel + 1}/{panels}", share)
+        self._report(f"{self._manifest.name}: hop {hop} of panel {panel + 1}/{panels}", share)
 
 
 def changed_rows(adjacency: CsrRows, new: NewNodes) -> tuple[np.ndarray, sp.csr_array]:
@@ -313,11 +308,11 @@ def changed_rows(adjacency: CsrRows, new: NewNodes) -> tuple[np.ndarray, sp.csr_
     inner = sp.csr_array(forward[:, nodes])
     both = sp.coo_array(inner.maximum(inner.T))
     forward.data[np.isin(forward.indices, nodes)] = 0
-    found = sp.csr_array((both.data, (both.row, nodes[both.col])), (len(nodes), n)) + forward
-    found.data[found.indices == np.repeat(nodes, np.diff(found.indptr))] = 0
-    found.eliminate_zeros()
-    found.sort_indices()
-    return nodes, found
+    grown = sp.csr_array((both.data, (both.row, nodes[both.col])), (len(nodes), n)) + forward
+    grown.data[grown.indices == np.repeat(nodes, np.diff(grown.indptr))] = 0
+    grown.eliminate_zeros()
+    grown.sort_indices()
+    return nodes, grown
 
 
 def _link(source: Path, target: Path) -> None:

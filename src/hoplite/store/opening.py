@@ -15,7 +15,6 @@ from hoplite.config import NAMES
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph, GraphData, NodeData
 from hoplite.io import load
-from hoplite.io.convert import converted
 from hoplite.io.disk_graph import DiskGraph, is_disk_graph
 from hoplite.io.extend import extend_tables
 from hoplite.io.sources import is_database, is_tables, table_bytes
@@ -62,24 +61,18 @@ def open_data(
     >>> open_data("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
-    task = check_task(options.get("task"))
-    chosen: dict[str, Any] = {"structural": structural} | options
-    chosen |= ({} if split is None else {"split": split}) | ({"link": link} if link else {})
-    if not isinstance(source, str | os.PathLike) and hasattr(source, "stored"):
-        _refuse(source.name, chosen)
-        return _for_task(source, task)
-    source = converted(source, seed=seed, prepare=prepare, **chosen)
-    if isinstance(source, Graph):
-        return source
-    folder = _folder(source)
-    if folder is not None and (folder / FILE).is_file():
-        _refuse(source, chosen)
-        return _for_task(HopStore.open(folder), task)
-    if folder is not None and is_disk_graph(folder):
-        _refuse(source, chosen)
-        with DiskGraph(folder) as graph:
-            return graph.in_memory().for_task(task)
-    return load(source, seed=seed, prepare=prepare, **chosen)
+    task, folder = check_task(options.get("task")), _folder(source)
+    if hasattr(source, "stored"):
+        data, name = source, source.name
+    elif folder is not None and (folder / FILE).is_file():
+        data, name = HopStore.open(folder), source
+    elif folder is not None and is_disk_graph(folder):
+        data, name = DiskGraph(folder).in_memory(), source
+    else:
+        options |= {"split": split, "structural": structural, "link": link}
+        return load(source, seed=seed, prepare=prepare, **options)
+    _refuse(name, {"split": split, "structural": structural, "link": link or None} | options)
+    return _for_task(data, task)
 
 
 def open_extended(
@@ -113,7 +106,7 @@ def opened_graph(
     out: Path,
     budget: int,
     seed: int | None,
-    tell: Callable[[str, float], None],
+    report: Callable[[str, float], None],
     options: dict[str, Any],
 ) -> Iterator[tuple[GraphData, bool]]:
     """The graph that ``source`` is or names, in memory if that is small and otherwise on disk.
@@ -129,9 +122,9 @@ def opened_graph(
         yield data.in_memory() if data.stored else data, False
     elif folder is not None and is_disk_graph(folder):
         _refuse(source, {name: value for name, value in options.items() if name != "prepare"})
-        with DiskGraph(folder) as graph:
-            _for_task(graph, check_task(options.get("task")))
-            yield graph, False
+        graph = DiskGraph(folder)
+        _for_task(graph, check_task(options.get("task")))
+        yield graph, False
     elif large_tables(source, budget, options):
         if options.get("structural") is not None:
             raise ConfigError(
@@ -149,14 +142,13 @@ def opened_graph(
             out / GRAPH,
             memory=budget - used_memory(),
             seed=seed,
-            progress=tell,
+            progress=report,
             **options,
         )
         release_memory()
-        with DiskGraph(out / GRAPH) as graph:
-            yield graph, False
+        yield DiskGraph(out / GRAPH), False
     else:
-        tell(f"loading {source}", 0.0)
+        report(f"loading {source}", 0.0)
         loaded = open_data(source, seed=seed, **options).in_memory()
         release_memory()
         yield loaded, True

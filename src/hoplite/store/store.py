@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,13 @@ import numpy as np
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, StoreError
-from hoplite.graph import Graph, Split, cached_property
-from hoplite.io.array_files import ID_ENDS, IDS, StoredIds
-from hoplite.io.splits import read_labels, read_split
+from hoplite.graph import Graph, cached_property
+from hoplite.io.array_files import CsrFiles, NpyRows
+from hoplite.io.node_files import NodeFiles
 from hoplite.store import files
 
 
-class HopStore:
+class HopStore(NodeFiles):
     """A folder of hop features; :func:`hoplite.propagate` writes it, :meth:`open` opens it.
 
     A store implements :class:`hoplite.NodeData` within bounded memory. It contains the hops 0 (X)
@@ -50,13 +49,10 @@ class HopStore:
     """
 
     def __init__(self, folder: Path, manifest: files.Manifest) -> None:
+        super().__init__(folder / manifest.data, manifest)
         self.folder, self.manifest = folder, manifest
-        self.name, self.num_nodes = manifest.name, manifest.nodes
-        self.num_features, self.num_classes = manifest.columns, len(manifest.class_names)
+        self.num_features, self.loop_weight = manifest.columns, manifest.loop_weight
         self.hops, self.operator, self.basis = manifest.hops, manifest.operator, manifest.basis
-        self.class_names, self.feature_names = manifest.class_names, manifest.feature_names
-        self.preparation, self.loop_weight = manifest.preparation, manifest.loop_weight
-        self.data = folder / manifest.data
         self._blocks = files.Blocks(self.data, manifest)
 
     @classmethod
@@ -80,41 +76,24 @@ class HopStore:
         return cls(folder, files.read_manifest(folder))
 
     @property
-    def relation_weights(self) -> dict[str, float]:
-        """Empty: stores do not support directions and types of edges."""
-        return {}
-
-    @property
     def stored(self) -> HopStore:
         """The store itself."""
         return self
 
     @cached_property
-    def operator_rows(self) -> files.StoredOperator:
+    def operator_rows(self) -> CsrFiles:
         """S in the form that the basis needs, a range of rows at a time."""
-        with self._sound(files.OPERATOR):
-            self._record.check_operator(self.data)
-            matrix = files.StoredOperator(self.data)
-            if matrix.rows != self.num_nodes:
-                raise ValueError(f"it has {matrix.rows:,} rows, not {self.num_nodes:,}")
-            return matrix
+        with self._checked(files.OPERATOR, *self._record.operator_files):
+            return files.stored_operator(self.data, self.num_nodes)
 
     @cached_property
     def adjacency_rows(self) -> files.StoredAdjacency | None:
         """The edge weights, a range of rows at a time; None if some weights became 0 in S."""
-        operator, edges = self.operator_rows, self._record.edges
-        weights = self.data / files.WEIGHTS if files.WEIGHTS in self._record.crc32 else None
+        operator, edges, weights = self.operator_rows, self._record.edges, None
+        if files.WEIGHTS in self._record.crc32:
+            with self._checked(files.WEIGHTS):
+                weights = NpyRows(self.data / files.WEIGHTS)
         return None if edges is None else files.StoredAdjacency(operator, edges, weights)
-
-    @cached_property
-    def node_ids(self) -> StoredIds | None:
-        """The ids of the nodes, read from the file when needed; None if nodes have no ids."""
-        if self.manifest.ids is None:
-            return None
-        integers, damaged = self.manifest.ids == "integers", partial(files.damaged, self.data / IDS)
-        with self._sound(IDS):
-            self._record.check(self.data, IDS, *([] if integers else [ID_ENDS]))
-        return StoredIds(self.data, self.num_nodes, integers=integers, damaged=damaged)
 
     def feature_rows(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop`` (excluded) of X = p_0(S) X."""
@@ -156,21 +135,6 @@ class HopStore:
                 f"of {len(unfinished):,}); run the same `hoplite propagate` again to finish it."
             )
         return self
-
-    @cached_property
-    def labels(self) -> np.ndarray:
-        """The class of every node, -1 where unknown."""
-        with self._sound(files.LABELS):
-            self._record.check(self.data, files.LABELS)
-            return read_labels(self.data / files.LABELS, self.num_nodes, self.num_classes)
-
-    @cached_property
-    def split(self) -> Split:
-        """The nodes of training, validation and test."""
-        labels = self.labels
-        with self._sound(files.SPLIT):
-            self._record.check(self.data, files.SPLIT)
-            return read_split(self.data / files.SPLIT, labels, self.manifest.split_note)
 
     def row_blocks(self) -> list[tuple[int, int]]:
         """The row ranges (start, stop) of the blocks; reading along them is fastest."""
@@ -279,28 +243,30 @@ class HopStore:
         tuple of dict
             For each hop: ``hop``, ``max_abs`` and ``relative`` (Frobenius norm).
         """
-        found = []
+        errors = []
         for hop in range(1, self.hops + 1) if self.manifest.dtype != "float32" else ():
             panels = range(len(self.manifest.panels))
             records = [self._blocks.record(hop, panel) for panel in panels]
-            error, norm = sum(one.error for one in records), sum(one.norm for one in records)
-            largest = max((one.max_abs for one in records), default=0.0)
+            error = sum(record.error for record in records)
+            norm = sum(record.norm for record in records)
+            largest = max((record.max_abs for record in records), default=0.0)
             relative = math.sqrt(error / norm) if norm else 0.0
-            found.append({"hop": hop, "max_abs": largest, "relative": relative})
-        return tuple(found)
+            errors.append({"hop": hop, "max_abs": largest, "relative": relative})
+        return tuple(errors)
 
     @cached_property
     def _record(self) -> files.FileRecord:
-        with self._sound(files.FILES):
-            return files.read_record(self.data)
-
-    @contextlib.contextmanager
-    def _sound(self, name: str) -> Iterator[None]:
-        """Within the block, a file that is missing or damaged is a StoreError."""
         try:
-            yield
+            return files.read_record(self.data)
         except (OSError, ValueError) as error:
-            raise files.damaged(self.data / name, error) from error
+            raise self._damaged(files.FILES, error) from error
+
+    @property
+    def _crc32(self) -> Mapping[str, int]:
+        return self._record.crc32
+
+    def _damaged(self, name: str, error: Exception) -> StoreError:
+        return files.damaged(self.data / name, error)
 
     def __repr__(self) -> str:
         return (
