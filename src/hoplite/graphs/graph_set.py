@@ -125,10 +125,10 @@ class GraphSet(Described):
         if not graphs:
             raise GraphError("the list of graphs is empty; pass at least one graph.")
         first = graphs[0]
-        for place, graph in enumerate(graphs):
+        for number, graph in enumerate(graphs):
             if any(getattr(graph, name) != getattr(first, name) for name in COLUMNS):
                 raise GraphError(
-                    f"graph {place} has {plural(graph.num_features, 'feature')} and graph 0 has "
+                    f"graph {number} has {plural(graph.num_features, 'feature')} and graph 0 has "
                     f"{first.num_features:,}, or their feature names or preparation differ; all "
                     "graphs must have the same columns, prepared in the same way."
                 )
@@ -141,7 +141,7 @@ class GraphSet(Described):
             np.cumsum([0, *(graph.num_nodes for graph in graphs)]),
             labels,
             feature_names=first.feature_names,
-            node_ids=[one for graph in graphs for one in graph.node_ids or ()] if named else None,
+            node_ids=[name for graph in graphs for name in graph.node_ids or ()] if named else None,
             preparation=first.preparation,
             **options,
         )
@@ -150,9 +150,7 @@ class GraphSet(Described):
         return len(self.offsets) - 1
 
     def __getitem__(self, index: int) -> Graph:
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        return self.graph(int(index) % len(self))
+        return self.graph(range(len(self))[index])
 
     @property
     def num_nodes(self) -> int:
@@ -175,20 +173,15 @@ class GraphSet(Described):
         ends = np.asarray(self.adjacency.indptr[low : high + 1], np.int64)
         arcs = slice(int(ends[0]), int(ends[-1]))
         columns = np.asarray(self.adjacency.indices[arcs], np.int64)
-        degrees = np.diff(ends)
+        degrees, sizes = np.diff(ends), np.diff(self.offsets[start : stop + 1])
         if ends[0] < 0 or degrees.min(initial=0) < 0 or len(columns) != ends[-1] - ends[0]:
             raise GraphError(f"the edges of graphs {start} to {stop - 1} are damaged.")
-        bounds, sizes = self.offsets[start : stop + 1], self.sizes[start:stop]
-        first, end = (
-            np.repeat(np.repeat(each, sizes), degrees) for each in (bounds[:-1], bounds[1:])
-        )
-        outside = np.flatnonzero((columns < first) | (columns >= end))
-        if outside.size:
-            graph = np.searchsorted(self.offsets, first[outside[0]], "right") - 1
-            raise GraphError(f"an edge connects graph {graph} with another graph.")
-        size = (int(high - low),) * 2
-        data = self.adjacency.data[arcs], columns - low, ends - ends[0]
-        matrix = sp.csr_array(data, shape=size)
+        owner = np.repeat(np.repeat(np.arange(start, stop), sizes), degrees)
+        outside = (columns < self.offsets[owner]) | (columns >= self.offsets[owner + 1])
+        if outside.any():
+            raise GraphError(f"an edge connects graph {owner[outside][0]} with another graph.")
+        entries = self.adjacency.data[arcs], columns - low, ends - ends[0]
+        matrix = sp.csr_array(entries, shape=(high - low, high - low))
         rows = self.features[low:high]
         return Graph(matrix, rows, feature_names=self.feature_names, preparation=self.preparation)
 
@@ -226,13 +219,13 @@ class GraphSet(Described):
     def index(self, graph_id: Any) -> int:
         """The index of the graph with this id; GraphError if there is none."""
         ids = range(len(self)) if self.graph_ids is None else self.graph_ids
-        places = {str(one): place for place, one in enumerate(ids)}
-        if str(graph_id) not in places:
+        names = [*map(str, ids)]
+        if str(graph_id) not in names:
             raise GraphError(
-                f"{self.name} has no graph {graph_id!r}; ids look like "
-                f"{next(iter(places))!r}.{nearest_hint(str(graph_id), [*places][:1000])}"
+                f"{self.name} has no graph {graph_id!r}; an id is, for example, {names[0]!r}."
+                f"{nearest_hint(str(graph_id), names[:1000])}"
             )
-        return places[str(graph_id)]
+        return names.index(str(graph_id))
 
     def select(self, graphs: Any) -> GraphSet:
         """Some of the graphs, without a split.
@@ -271,9 +264,9 @@ class GraphSet(Described):
 
     def with_split(self, split: Split | None) -> GraphSet:
         """The same graphs with another split."""
-        made = dataclasses.replace(self, split=split)
-        made.__dict__["_cache"] = self.__dict__.setdefault("_cache", {})  # of the same graphs
-        return made
+        graphs = dataclasses.replace(self, split=split)
+        graphs.__dict__["_cache"] = self.__dict__.setdefault("_cache", {})  # of the same graphs
+        return graphs
 
     def with_labels(self, labels: Any, class_names: Sequence[str] | None = None) -> GraphSet:
         """The same graphs with other labels and no split."""
