@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.csr import CsrMemory
 from hoplite.errors import GraphError, nearest_hint, plural
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.graph import Graph, Split
@@ -76,7 +77,7 @@ class GraphSet(Described):
 
     def __post_init__(self) -> None:
         offsets = np.asarray(self.offsets, np.int64)
-        n = self.adjacency.shape[0]
+        n = self.edge_rows.rows
         steps = np.diff(offsets)
         if offsets.ndim != 1 or not len(steps) or offsets[0] or offsets[-1] != n or min(steps) < 0:
             raise GraphError(
@@ -153,6 +154,16 @@ class GraphSet(Described):
         return self.graph(range(len(self))[index])
 
     @property
+    def edge_rows(self) -> Any:
+        """The adjacency, a range of rows at a time."""
+        return CsrMemory(self.adjacency) if sp.issparse(self.adjacency) else self.adjacency
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges of all graphs."""
+        return self.edge_rows.entries // 2
+
+    @property
     def num_nodes(self) -> int:
         """Number of nodes n of all graphs."""
         return int(self.offsets[-1])
@@ -169,19 +180,14 @@ class GraphSet(Described):
 
     def block(self, start: int, stop: int) -> Graph:
         """Graphs ``start`` to ``stop`` (excluded) as one graph; GraphError if an edge joins two."""
-        low, high = self.offsets[start], self.offsets[stop]
-        ends = np.asarray(self.adjacency.indptr[low : high + 1], np.int64)
-        arcs = slice(int(ends[0]), int(ends[-1]))
-        columns = np.asarray(self.adjacency.indices[arcs], np.int64)
-        degrees, sizes = np.diff(ends), np.diff(self.offsets[start : stop + 1])
-        if ends[0] < 0 or degrees.min(initial=0) < 0 or len(columns) != ends[-1] - ends[0]:
-            raise GraphError(f"the edges of graphs {start} to {stop - 1} are damaged.")
+        low, high = int(self.offsets[start]), int(self.offsets[stop])
+        indptr, columns, weights = self.edge_rows.read(low, high)
+        sizes, degrees = np.diff(self.offsets[start : stop + 1]), np.diff(indptr)
         owner = np.repeat(np.repeat(np.arange(start, stop), sizes), degrees)
         outside = (columns < self.offsets[owner]) | (columns >= self.offsets[owner + 1])
         if outside.any():
             raise GraphError(f"an edge connects graph {owner[outside][0]} with another graph.")
-        entries = self.adjacency.data[arcs], columns - low, ends - ends[0]
-        matrix = sp.csr_array(entries, shape=(high - low, high - low))
+        matrix = sp.csr_array((weights, columns - low, indptr), shape=(high - low, high - low))
         rows = self.features[low:high]
         return Graph(matrix, rows, feature_names=self.feature_names, preparation=self.preparation)
 
@@ -283,7 +289,7 @@ class GraphSet(Described):
         what = f"classes={len(self.class_names or ())}"
         return (
             f"GraphSet(graphs={len(self)}, nodes={self.num_nodes}, "
-            f"edges={self.adjacency.nnz // 2}, features={self.num_features}, "
+            f"edges={self.num_edges}, features={self.num_features}, "
             f"{what if kind.task == 'classification' else f'task={kind.task}'})"
         )
 
@@ -292,7 +298,7 @@ class GraphSet(Described):
         facts = {
             "graphs": f"{len(self):,}",
             "nodes": f"{self.num_nodes:,}, {sizes.min():,} to {sizes.max():,} in a graph",
-            "edges": f"{self.adjacency.nnz // 2:,}",
+            "edges": f"{self.num_edges:,}",
             "features": f"{self.num_features:,}",
         } | {name: described.facts[name] for name in ("labels", "split") if name in described.facts}
         tables = [
