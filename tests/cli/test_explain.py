@@ -77,7 +77,11 @@ def test_a_store_instead_of_the_tables(folder):
         (2, ["club", "club-model", "--node", "p1"], "hoplite explain club-model club"),
         (2, ["lgc", "cora", "--node", "1", "--class", "Thoery"], "Did you mean 'Theory'"),
         (2, ["gcn", "cora", "--node", "1"], "gcn"),
-        (2, ["club-model", "club", "--node", "p1", "--alone"], "--alone explains one logit, but"),
+        (
+            2,
+            ["club-model", "club", "--node", "p1", "--alone", "--against", "blue"],
+            "--alone cannot be combined with",
+        ),
         (1, ["lgc", "citeseer", "--node", "1"], "trained on 1,433 features"),
         (1, ["nowhere", "cora", "--node", "1"], "not a model folder"),
         (2, ["lgc", "cora", "--node", "1", "--out", "x.pdf"], "suffix of --out"),

@@ -132,6 +132,18 @@ def test_regression_and_several_labels(small: GraphSet) -> None:
     assert result.model.predict(both).shape == (60, 2)
 
 
+def test_classes_to_compare_are_checked(small: GraphSet, models: dict[str, GraphModel]) -> None:
+    with pytest.raises(ConfigError, match="the explained class itself"):
+        explain_graph(models["hops"], small, 3, "dense", against="dense")
+    with pytest.raises(ConfigError, match="cannot be combined with against"):
+        explain_graph(models["hops"], small, 3, against="dense", alone=True)
+    many = np.column_stack([small.sizes > 4, small.sizes > 6]).astype(int)
+    both = small.with_labels(many, ["large", "huge"]).with_split(small.table.split)
+    model = train_graphs(both, "hops").model
+    with pytest.raises(ConfigError, match="requires a single class"):
+        explain_graph(model, both, 3, "large", against="huge")
+
+
 def test_options_are_checked(small: GraphSet) -> None:
     wrong: dict[str, dict[str, Any]] = {"colours": {"hops": 3}, "hops": {"dept": 1}}
     wrong["auto"] = {"x": 1}

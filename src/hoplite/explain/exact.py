@@ -267,12 +267,6 @@ class ExactModel:
         names = self.data.feature_names
         return names and (self.trained.feature_names or names)
 
-    def require_one_class(self) -> None:
-        """ConfigError unless the nodes have one class each, which others can be compared with."""
-        if not self.trained.task.exclusive:
-            task = self.trained.task.labels.task
-            raise ConfigError(f"the task is {task}, but this requires one class per node.")
-
     @cached_property
     def coefficients(self) -> np.ndarray:
         """c_i, which multiplies hop i besides its map: (k + 1,), or (1 + P k,) of P operators."""
@@ -466,6 +460,49 @@ def class_index(argument: str, names: Sequence[str], value: Any) -> int:
             f"to {len(names) - 1}, or a name: {some_of(names, 10)}.{hint}"
         )
     return names.index(value)
+
+
+def require_one_class(task: Task) -> None:
+    """ConfigError unless there is one class each, which others can be compared with."""
+    if not task.exclusive:
+        raise ConfigError(f"the task is {task.labels.task}, but this requires a single class.")
+
+
+def compared_classes(
+    task: Task, names: Sequence[str], logits: np.ndarray, class_: Any, against: Any, *, alone: bool
+) -> tuple[int, int | None]:
+    """The class to explain, by default the predicted one, and its rival, by default the runner-up.
+
+    >>> from hoplite.tasks.multiclass import Multiclass
+    >>> compared_classes(Multiclass(), "abc", np.array([1, 3, 2]), None, None, alone=False)
+    (1, 2)
+    """
+    ranking = np.argsort(-task.decisions(logits), kind="stable").tolist()
+    target = ranking[0] if class_ is None else class_index("class_", names, class_)
+    if against is None:
+        rivals = [c for c in ranking if c != target] if task.exclusive and not alone else []
+        return target, next(iter(rivals), None)
+    require_one_class(task)
+    if alone:
+        raise ConfigError("cannot be combined with against; leave one of them out.", "alone")
+    rival = class_index("against", names, against)
+    if rival == target:
+        reason = f"is {names[target]!r}, the explained class itself; choose another class."
+        raise ConfigError(reason, "against")
+    return target, rival
+
+
+def contrast(classes: int, target: int, rival: int | None) -> np.ndarray:
+    """1 for the explained class and -1 for its rival: (m,).
+
+    >>> contrast(3, 0, 2).tolist()
+    [1.0, 0.0, -1.0]
+    """
+    signs = np.zeros(classes)
+    signs[target] = 1
+    if rival is not None:
+        signs[rival] = -1
+    return signs
 
 
 def plain_float(value: Any) -> float:

@@ -37,7 +37,14 @@ from hoplite.config import check_number
 from hoplite.engine.backend import transposed_product
 from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError
-from hoplite.explain.exact import ExactModel, NoRemovals, node_id, node_index
+from hoplite.explain.exact import (
+    ExactModel,
+    NoRemovals,
+    contrast,
+    node_id,
+    node_index,
+    require_one_class,
+)
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph, NodeData
 from hoplite.machine import parse_bytes
@@ -112,7 +119,7 @@ def flips(
     check_number("budget", budget, 1, whole=True)
     check_number("most", most, 1, whole=True)
     exact = ExactModel(model, data, None if memory is None else parse_bytes(memory))
-    exact.require_one_class()
+    require_one_class(model.task)
     if model.num_classes < 2:
         raise ConfigError("the model has only one class, so no removal can change a prediction.")
     index = node_index(exact.data, node)
@@ -427,10 +434,9 @@ def first_order_effects(field: Field, best: int, second: int) -> tuple[np.ndarra
 
 def _adjoint(field: Field, best: int, second: int) -> list[np.ndarray]:
     """y_0 .. y_k, each (nodes, 1), for F the difference of two logits."""
-    contrast = np.zeros((field.exact.trained.num_classes, 1))
-    contrast[best], contrast[second] = 1, -1
-    contrast /= field.exact.scaling.deviation[:, None]
-    terms = [coefficient * (signal @ contrast) for coefficient, signal in field.signals()]
+    signs = contrast(field.exact.trained.num_classes, best, second)[:, None]
+    signs /= field.exact.scaling.deviation[:, None]
+    terms = [coefficient * (signal @ signs) for coefficient, signal in field.signals()]
     found, next_g = [terms[-1]], 0.0
     steps = list(field.basis.steps(field.hops))
     for term, (a, b, g) in zip(terms[-2::-1], steps[::-1], strict=True):

@@ -57,8 +57,7 @@ def is_graph_set(source: Any) -> bool:
     if isinstance(source, GraphSet):
         return True
     if isinstance(source, list | tuple):
-        frames = len(source) == 3 and all(map(is_frame, source))
-        return frames or (bool(source) and _library(source[0]) is not None)
+        return _are_frames(source) or (len(source) > 0 and _library(source[0]) is not None)
     if not isinstance(source, str | os.PathLike) or source == "":
         return False
     path = Path(source)
@@ -132,13 +131,13 @@ def _load(
 ) -> GraphSet:
     if isinstance(source, GraphSet):
         return source
-    if isinstance(source, list | tuple) and not (len(source) == 3 and all(map(is_frame, source))):
+    if isinstance(source, list | tuple) and not _are_frames(source):
         return _from_list(source, labels, seed, prepare, options)
-    if isinstance(source, str | os.PathLike) and (Path(source) / FILE).is_file():
-        return open_graph_files(Path(source))
     if isinstance(source, list | tuple) or _is_tables(Path(source)):
         return _read_tables(source, seed, prepare, options)
     path = Path(source)
+    if (path / FILE).is_file():
+        return open_graph_files(path)
     if path.is_dir():
         return read_tu(path)
     if path.suffix.lower() == ".npz":
@@ -147,6 +146,10 @@ def _load(
         f"{source} is not a set of graphs; pass a folder or a database with the tables graphs, "
         "nodes and edges, a folder of the TU collection, or a .npz file."
     )
+
+
+def _are_frames(source: Sequence[Any]) -> bool:
+    return len(source) == 3 and all(map(is_frame, source))
 
 
 def _is_tables(path: Path) -> bool:
@@ -172,7 +175,8 @@ def _read_tables(source: Any, seed: int | None, prepare: Any, options: Options) 
         raise ConfigError("directed and type are not supported for sets of graphs; leave them out.")
     with Workspace() as work:
         if isinstance(source, list | tuple):
-            tables = [frame_table(work, one, stem) for one, stem in zip(source, STEMS, strict=True)]
+            pairs = zip(source, STEMS, strict=True)
+            tables = [frame_table(work, frame, stem) for frame, stem in pairs]
             name = "graphs"
         else:
             tables, name = open_tables(work, source, reading.options, STEMS), Path(source).stem
@@ -187,13 +191,13 @@ def _table_set(
         require_columns(table, [GRAPH])
     label = reading.options.label
     plain = dataclasses.replace(reading.options, id=GRAPH, drop=(), only=(), text=())
-    others = [one for one in graphs.names if one not in (GRAPH, label, "split")]
+    others = [name for name in graphs.names if name not in (GRAPH, label, "split")]
     known = Reading(Preparation(plain), needs_label=reading.needs_label)
     no_edges = empty_table("edges", dict.fromkeys(reading.options.ends, "VARCHAR"))
-    found = NodeTable(work, graphs.without(*others), no_edges, known)
-    labels, class_names = found.labels()
-    split, ids = _drawn(found.split(labels, None), labels, seed), [*map(str, found.pieces("id"))]
-    whole = found.integer_ids
+    table = NodeTable(work, graphs.without(*others), no_edges, known)
+    labels, class_names = table.labels()
+    split, graph_ids = _drawn(table.split(labels, None), labels, seed), table.ids()
+    ids = [*map(str, graph_ids)]
     _forget(work)
 
     keyed = _keyed(nodes.without(label, "split"), [reading.options.id])
@@ -229,7 +233,7 @@ def _table_set(
         split=split,
         class_names=class_names or None,
         feature_names=names,
-        graph_ids=[*map(int, ids)] if whole else ids,
+        graph_ids=graph_ids,
         node_ids=[keys[i][2] for i in order.tolist()],
         name=name,
         preparation=preparation,
@@ -280,15 +284,15 @@ def _forget(work: Workspace) -> None:
 
 
 def _library(graph: Any) -> str | None:
-    libraries = [one.__module__.partition(".")[0] for one in type(graph).__mro__]
+    libraries = [base.__module__.partition(".")[0] for base in type(graph).__mro__]
     known = ("torch_geometric", "networkx", "igraph", "hoplite")
-    return next((one for one in libraries if one in known), None)
+    return next((library for library in libraries if library in known), None)
 
 
 def _from_list(
     graphs: Sequence[Any], labels: Any, seed: int | None, prepare: Any, options: Options
 ) -> GraphSet:
-    libraries = {_library(one) for one in graphs}
+    libraries = {*map(_library, graphs)}
     if len(libraries) != 1 or None in libraries:
         raise GraphError(
             "pass a list of graphs from one library: PyTorch Geometric, NetworkX, igraph or "
@@ -300,9 +304,9 @@ def _from_list(
     if library == "hoplite":
         plain = list(graphs)
     else:
-        plain = [_from_pyg(one) for one in graphs]
-        if labels is None and all(one.get("y") is not None for one in graphs):
-            values = [np.asarray(one.y.detach().cpu()).reshape(-1) for one in graphs]
+        plain = [*map(_from_pyg, graphs)]
+        if labels is None and all(data.get("y") is not None for data in graphs):
+            values = [np.asarray(data.y.detach().cpu()).reshape(-1) for data in graphs]
             labels = np.stack(values) if len(values[0]) > 1 else np.concatenate(values)
     codes, names = coded_labels(labels, options.get("task"))
     return GraphSet.from_graphs(plain, codes, class_names=names)
@@ -325,9 +329,9 @@ def _from_named(
     import networkx as nx
 
     if labels is None:
-        labels = [_label_of(one) for one in graphs]
-        labels = labels if any(one is not None for one in labels) else None
-    plain = [one if isinstance(one, nx.Graph) else one.to_networkx() for one in graphs]
+        labels = [*map(_label_of, graphs)]
+        labels = labels if any(label is not None for label in labels) else None
+    plain = [graph if isinstance(graph, nx.Graph) else graph.to_networkx() for graph in graphs]
     sizes = [*map(len, plain)]
     block = nx.disjoint_union_all(plain)
     for data in block.nodes.values():
@@ -336,17 +340,16 @@ def _from_named(
     chosen = {name: value for name, value in options.items() if value is not None}
     codes, names = coded_labels(labels, options.get("task"))
     table = Graph.from_edges([], np.empty((len(plain), 0)), codes, class_names=names)
-    own = table.for_task(options.get("task")).labels
-    train = _drawn(Split(np.flatnonzero(known_labels(own))), own, seed).train
+    values = table.for_task(options.get("task")).labels
+    train = _drawn(Split(np.flatnonzero(known_labels(values))), values, seed).train
     inside = np.flatnonzero(np.isin(np.repeat(np.arange(len(plain)), sizes), train))
     if prepare is None and inside.size:
         prepare = networkx_graph(block.subgraph(inside.tolist()), **chosen).preparation
         fixed = {*TableOptions.names()} - {*TableOptions.names(reading=True)}
         chosen = {name: value for name, value in chosen.items() if name not in fixed}
     whole = networkx_graph(block, prepare=prepare, **chosen)
-    ids = [name for one in plain for name in one.nodes]
-    more = {"node_ids": ids, "preparation": whole.preparation}
-    return _set_of(whole, sizes, codes, class_names=names, **more)
+    own = {"node_ids": [name for graph in plain for name in graph.nodes], "class_names": names}
+    return _set_of(whole, sizes, codes, preparation=whole.preparation, **own)
 
 
 def _label_of(graph: Any) -> Any:
@@ -407,7 +410,7 @@ def read_tu(folder: str | Path) -> GraphSet:
     return _set_of(block, sizes, values, class_names=class_names, name=name)
 
 
-def _set_of(block: Graph, sizes: Any, labels: Any, **more: Any) -> GraphSet:
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    names = more.pop("feature_names", None) or block.feature_names
-    return GraphSet(block.adjacency, block.features, offsets, labels, feature_names=names, **more)
+def _set_of(block: Graph, sizes: Any, labels: Any, **options: Any) -> GraphSet:
+    options = {"feature_names": block.feature_names} | options
+    offsets = np.append(0, np.cumsum(sizes))
+    return GraphSet(block.adjacency, block.features, offsets, labels, **options)
