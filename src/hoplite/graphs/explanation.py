@@ -159,8 +159,8 @@ class GraphExplanation(Described):
         The area of a node is its contribution. For large graphs, only the 300 nodes with the
         largest contributions are drawn. If the logit is not a sum over nodes, all are grey.
         """
-        explained = self.by_node is not None
-        amounts = self.by_node if explained else np.zeros(self.graph.num_nodes)
+        explained = self.parts is not None
+        amounts = np.zeros(self.graph.num_nodes) if self.by_node is None else self.by_node
         kept = np.sort(np.argsort(-np.abs(amounts), kind="stable")[:MAX_DRAWN])
         adjacency = self.graph.adjacency[kept][:, kept]
         positions = 24 + (SIZE - 72) * layout(adjacency)
