@@ -96,7 +96,8 @@ def test_saved_models_predict_the_same(
 @pytest.mark.parametrize(
     ("old", "new"),
     [('"family": "colours"', '"family": "os"'), ('"depth": 2', '"depth": -1'),
-     ('"tags": [', '"tags": [99,'), ('"num_features": 5', '"num_features": "x"')],
+     ('"tags": "A', '"tags": "B'), ('"tags": ', '"tag": '),
+     ('"num_features": 5', '"num_features": "x"')],
 )  # fmt: skip
 def test_damaged_models_are_refused(
     models: dict[str, GraphModel], tmp_path: Path, old: str, new: str

@@ -347,6 +347,8 @@ def test_sets_on_disk_are_read_in_ranges(small: GraphSet, tmp_path: Path) -> Non
     again = train_graphs(found, "hops").model
     np.testing.assert_array_equal(again.head.weights["theta"], expected.head.weights["theta"])
     np.testing.assert_allclose(again.logits(found), expected.logits(small), atol=1e-9)
+    write_graphs(tmp_path / "small.npz", found)
+    assert (load_graphs(tmp_path / "small.npz").adjacency != small.adjacency).nnz == 0
     (tmp_path / "indptr.npy").unlink()
     with pytest.raises(DatasetError, match=r"indptr\.npy does not exist; write it again"):
         load_graphs(tmp_path)

@@ -97,10 +97,10 @@ class Rows(ABC):
 
         Its features are in the model's order. NoRemovals if it does not fit in memory.
         """
-        found = self.edges(inside).tocoo()
-        nodes = np.union1d(inside, found.col)
-        ends = np.searchsorted(nodes, inside[found.row]), np.searchsorted(nodes, found.col)
-        half = sp.csr_array((found.data, ends), shape=(len(nodes), len(nodes)))
+        edges = self.edges(inside).tocoo()
+        nodes = np.union1d(inside, edges.col)
+        ends = np.searchsorted(nodes, inside[edges.row]), np.searchsorted(nodes, edges.col)
+        half = sp.csr_array((edges.data, ends), shape=(len(nodes), len(nodes)))
         graph = Graph(half.maximum(half.T), self.graph_features(nodes))  # A is symmetric
         return nodes, graph.with_loop_weight(self.data.loop_weight)
 
@@ -288,11 +288,11 @@ class ExactModel:
 
         Columns of tables have the mean 0 by their preparation.
         """
-        found, n = np.zeros(self.trained.num_features), self.data.num_nodes
+        means, n = np.zeros(self.trained.num_features), self.data.num_nodes
         if count := made_of_edges(self.feature_names, self.trained.preparation):
             for _, rows in self.rows.features(np.arange(n)):
-                found[-count:] += rows[:, -count:].sum(axis=0) / n
-        return found
+                means[-count:] += rows[:, -count:].sum(axis=0) / n
+        return means
 
     def centred_rows(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
         """X - mu of sorted ``nodes``, some at a time, as :meth:`Rows.features` has X."""
@@ -301,8 +301,8 @@ class ExactModel:
             if not centres.any():
                 yield part, rows
             elif sp.issparse(rows):
-                ones = sp.csr_array(np.ones((len(part), 1)))
-                yield part, rows - ones @ sp.csr_array(centres)
+                column = sp.csr_array(np.ones((len(part), 1)))
+                yield part, rows - column @ sp.csr_array(centres)
             else:
                 yield part, rows - centres
 
@@ -407,7 +407,7 @@ def node_index(data: NodeData, node: Any) -> int:
         ids = list(data.node_ids)
         if node in ids:
             return ids.index(node)
-        texts = [str(one) for one in ids]
+        texts = [*map(str, ids)]
         if str(node) in texts:
             return texts.index(str(node))
         hint = nearest_hint(node, texts[:MAX_COMPARED])
@@ -426,9 +426,9 @@ def node_id(data: NodeData, node: int) -> str | int:
     """The id of a node as JSON has it: a whole number or a text; its index without ids."""
     if data.node_ids is None:
         return int(node)
-    found = data.node_ids[node]
-    whole = isinstance(found, int | np.integer) and not isinstance(found, bool)
-    return int(found) if whole else str(found)
+    name = data.node_ids[node]
+    whole = isinstance(name, int | np.integer) and not isinstance(name, bool)
+    return int(name) if whole else str(name)
 
 
 def outputs_of(task: Task, names: Sequence[str], logits: np.ndarray) -> list[Output]:
@@ -503,6 +503,11 @@ def contrast(classes: int, target: int, rival: int | None) -> np.ndarray:
     if rival is not None:
         signs[rival] = -1
     return signs
+
+
+def lead_of(outputs: np.ndarray, chosen: int) -> np.ndarray:
+    """The output of one class minus the highest other: (..., m) -> (...)."""
+    return outputs[..., chosen] - np.delete(outputs, chosen, axis=-1).max(axis=-1)
 
 
 def plain_float(value: Any) -> float:

@@ -287,9 +287,9 @@ class Explanation(Described):
     @cached_property
     def by_label(self) -> np.ndarray:
         """What the label of node u gives, if it is a labelled neighbour: (n,); mostly 0."""
-        found, (nodes, _, parts) = np.zeros(self.reach.shape[1]), self._labels
-        found[nodes] = parts
-        return found
+        by_label, (nodes, _, parts) = np.zeros(self.reach.shape[1]), self._labels
+        by_label[nodes] = parts
+        return by_label
 
     @cached_property
     def _labels(self) -> tuple[np.ndarray, list[Any], np.ndarray]:
@@ -302,19 +302,19 @@ class Explanation(Described):
     @cached_property
     def hop_node(self) -> np.ndarray:
         """R[i, u] (X W^T)[u, i]: (k + 1, n)."""
-        found = np.zeros_like(self.reach)
+        parts = np.zeros_like(self.reach)
         for nodes, rows in self._rows():
-            found[:, nodes] = self.reach[:, nodes] * (rows @ self._weights[0].T).T
-        return found
+            parts[:, nodes] = self.reach[:, nodes] * (rows @ self._weights[0].T).T
+        return parts
 
     @cached_property
     def hop_feature(self) -> np.ndarray:
         """(R X)[i, f] W[i, f]: (k + 1, d)."""
         weights = self._weights[0]
-        found = np.zeros_like(weights)  # R X
+        hops = np.zeros_like(weights)  # R X
         for nodes, rows in self._rows():
-            found += (rows.T @ self.reach[:, nodes].T).T
-        return found * weights
+            hops += (rows.T @ self.reach[:, nodes].T).T
+        return hops * weights
 
     @cached_property
     def node_feature(self) -> sp.csr_array:

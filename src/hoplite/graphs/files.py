@@ -149,11 +149,11 @@ def write_graphs(path: str | Path, graphs: GraphSet) -> None:
     ('a', 'b')
     """
     _refuse_loss(graphs, "preparation")
-    upper = sp.csr_array(sp.triu(graphs.adjacency, k=1, format="csr"))
-    upper.sort_indices()
+    block = graphs.block(0, len(graphs))  # of a set on disk, too
+    upper = sp.csr_array(sp.triu(block.adjacency, k=1, format="csr"))
     rows, columns = upper.nonzero()
     owner = np.searchsorted(graphs.offsets, rows, "right") - 1
-    features: Any = graphs.features
+    features: Any = block.features
     arrays = _graph_arrays(graphs) | {
         "edge_counts": narrow(np.bincount(owner, minlength=len(graphs))),
         "edge_source": narrow(rows - graphs.offsets[owner]),
@@ -215,7 +215,7 @@ def tag_features(
         columns.append(numbers)
         names += [f"attribute{j}" for j in range(numbers.shape[1])]
     if any(column.shape[0] != nodes for column in columns):
-        raise ValueError(f"there are not {nodes:,} nodes with features")
+        raise ValueError(f"the node features do not have {nodes:,} rows")
     if tags is None:
         return np.empty((nodes, 0), np.float32) if numbers is None else numbers, names
     whole = sp.csr_array(sp.hstack([sp.csr_array(column) for column in columns]))

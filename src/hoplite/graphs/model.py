@@ -6,7 +6,6 @@ In a folder it is an ordinary trained model, whose ``training`` has the family u
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ class PoolingFile(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
     num_features: int
     feature_names: tuple[str, ...] | None
-    arrays: dict[str, tuple[str, bytes]]  # number type, and numbers in base64
+    arrays: dict[str, bytes]  # in base64
     preparation: Preparation | None = None
 
 
@@ -185,13 +184,13 @@ class GraphModel:
         Path
             The folder.
         """
-        state = self.pooling.state.items()
+        state, arrays = self.pooling.state, self.pooling.arrays.items()
         content = PoolingFile(
             self.pooling.name,
             dataclasses.asdict(self.pooling.settings),
             self.pooling.num_features,
             self.feature_names,
-            {name: (array.dtype.str, array.tobytes()) for name, array in state},
+            {name: state[name].astype(dtype).tobytes() for name, dtype in arrays},
             self.preparation,
         )
         training = self.head.training | {KEY: msgspec.to_builtins(content)}
@@ -224,11 +223,11 @@ class GraphModel:
             content = msgspec.convert(head.training.pop(KEY), PoolingFile)
             if content.family not in FAMILIES:
                 raise ValueError(f"unknown family {content.family!r}")
-            family, arrays = FAMILIES[content.family], content.arrays.items()
-            state = {name: np.frombuffer(data, _number_type(text)) for name, (text, data) in arrays}
+            family, data = FAMILIES[content.family], content.arrays
+            state = {name: np.frombuffer(data[name], t) for name, t in family.arrays.items()}
             pooling = family(family.Settings(**content.settings), content.num_features, state)
             pooling.check_state()
-        except (ValueError, TypeError, OverflowError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise ModelFileError(f"{folder} is damaged ({error}); train it again.") from None
         return cls(head, pooling, content.feature_names, content.preparation)
 
@@ -236,13 +235,6 @@ class GraphModel:
         settings = dataclasses.asdict(self.pooling.settings).items()
         texts = ", ".join(f"{name}={value!r}" for name, value in settings)
         return f"GraphModel({self.pooling.name}, {texts}, outputs={len(self.class_names)})"
-
-
-def _number_type(text: str) -> np.dtype:
-    """The type of a saved array; ValueError unless it is of plain numbers."""
-    if not re.fullmatch("[<|][fiu][1248]", text):
-        raise ValueError(f"unknown type {text!r}")
-    return np.dtype(text)
 
 
 def is_graph_model(model: TrainedModel) -> bool:

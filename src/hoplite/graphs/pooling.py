@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from hoplite.config import Checked, choice_setting, number_setting
 from hoplite.engine.polynomial import iterate
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import GraphError, ModelFileError, check_choice
+from hoplite.errors import GraphError, check_choice
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.operators import OPERATORS
@@ -70,6 +70,7 @@ class Pooling(ABC):
 
     name: ClassVar[str]
     Settings: ClassVar[type[Checked]]
+    arrays: ClassVar[dict[str, type[np.number]]]  # of the state, with their types
     steps: ClassVar[str] = "hop"  # what explanations call the rows of node_parts
 
     def __init__(self, settings: Any, num_features: int, state: Mapping[str, np.ndarray]) -> None:
@@ -80,9 +81,8 @@ class Pooling(ABC):
     def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Pooling:
         """Fit to the graphs ``train``, indices."""
 
-    @abstractmethod
-    def check_state(self) -> None:
-        """ModelFileError unless the arrays have the types and shapes that the family needs."""
+    def check_state(self) -> None:  # noqa: B027
+        """ValueError unless the arrays of a file fit each other and the settings."""
 
     @abstractmethod
     def features(self, graphs: GraphSet) -> np.ndarray | sp.csr_array:
@@ -106,14 +106,6 @@ class Pooling(ABC):
         """What of ``amounts``, the parts of the columns, belongs to no node."""
         return 0.0
 
-    def _need(self, name: str, kinds: str, ndim: int) -> np.ndarray:
-        array = self.state.get(name)
-        if array is None or array.ndim != ndim or array.dtype.kind not in kinds:
-            raise ModelFileError(
-                f"the model's {self.name} have no valid array {name!r}; train it again."
-            )
-        return array
-
 
 # ---------------------------------------------------------------------------- node inputs
 
@@ -121,18 +113,16 @@ class Pooling(ABC):
 def degree_profile(graph: Graph) -> np.ndarray:
     """log(1 + .) of the degree, and its min, max, mean and deviation over neighbours: (n, 5)."""
     degrees = np.diff(graph.adjacency.indptr).astype(np.float64)
-    near, starts = degrees[graph.adjacency.indices], graph.adjacency.indptr[:-1]
-    filled = degrees > 0
+    near, filled = degrees[graph.adjacency.indices], degrees > 0
     profile = np.zeros((len(degrees), 5))
     profile[:, 0] = degrees
-    if near.size:
-        first = starts[filled]
-        profile[filled, 1] = np.minimum.reduceat(near, first)
-        profile[filled, 2] = np.maximum.reduceat(near, first)
-        mean = np.add.reduceat(near, first) / degrees[filled]
-        square = np.add.reduceat(near**2, first) / degrees[filled]
-        profile[filled, 3] = mean
-        profile[filled, 4] = np.sqrt(np.maximum(square - mean**2, 0))
+    if filled.any():
+        first, count = graph.adjacency.indptr[:-1][filled], degrees[filled]
+        low, high = np.minimum.reduceat(near, first), np.maximum.reduceat(near, first)
+        mean = np.add.reduceat(near, first) / count
+        square = np.add.reduceat(near**2, first) / count
+        deviation = np.sqrt(np.maximum(square - mean**2, 0))
+        profile[filled, 1:] = np.column_stack([low, high, mean, deviation])
     return np.log1p(profile).astype(np.float32)
 
 
@@ -162,6 +152,7 @@ class HopPooling(Pooling):
     """
 
     Settings = HopSettings
+    arrays: ClassVar = {"bins": np.int64}
 
     @classmethod
     def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Self:
@@ -178,9 +169,6 @@ class HopPooling(Pooling):
                 )
             )
         return cls(settings, graphs.num_features, {"bins": bins})
-
-    def check_state(self) -> None:
-        self._need("bins", "i", 1)
 
     def node_features(self, block: Graph) -> np.ndarray | sp.csr_array:
         """X of a block: (n, d)."""
@@ -320,6 +308,7 @@ class Fourier(HopPooling):
 
     name = "fourier"
     Settings = FourierSettings
+    arrays: ClassVar = {"bins": np.int64, "mean": np.float64, "deviation": np.float64}
 
     @classmethod
     def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Self:
@@ -335,9 +324,9 @@ class Fourier(HopPooling):
         return fitted
 
     def check_state(self) -> None:
-        super().check_state()
-        for name in ("mean", "deviation"):
-            self._need(name, "f", 1)
+        shape = ((self.settings.hops + 1) * self.width,)
+        if not self.state["mean"].shape == self.state["deviation"].shape == shape:
+            raise ValueError(f"its scales are not those of {shape[0]:,} columns")
 
     def pooled(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         waves = self.waves(_side_by_side(values))
@@ -390,6 +379,7 @@ class Colours(Pooling):
 
     name = "colours"
     Settings = ColourSettings
+    arrays: ClassVar = {"tags": np.int64, "colours": np.uint64}
     steps = "depth"
 
     @classmethod
@@ -406,13 +396,11 @@ class Colours(Pooling):
         return fitted
 
     def check_state(self) -> None:
-        tags, colours = self._need("tags", "i", 1), self._need("colours", "u", 1)
-        if tags.size and not (tags.min() >= 0 and tags.max() < self.num_features):
-            raise ModelFileError(
-                "the model's colours refer to columns that do not exist; train it again."
-            )
+        tags, colours = self.state["tags"], self.state["colours"]
+        if not np.isin(tags, np.arange(self.num_features)).all():
+            raise ValueError("its tags are columns that do not exist")
         if (colours[1:] <= colours[:-1]).any():
-            raise ModelFileError("the model's colours are not sorted; train it again.")
+            raise ValueError("its colours are not sorted")
 
     def features(self, graphs: GraphSet) -> sp.csr_array:
         counts, colours = self.counts(graphs), self.state["colours"]

@@ -182,7 +182,7 @@ def train_graphs(
                 tried.append(dataclasses.replace(candidate, loss=math.inf))
         if len(failures) == len(tried):
             raise failures[0]
-        candidates = tuple(sorted(tried, key=lambda one: (math.isnan(one.loss), one.loss)))
+        candidates = tuple(sorted(tried, key=lambda c: (math.isnan(c.loss), c.loss)))
         chosen = candidates[0]
     note(chosen.title, 1 - 1 / (len(candidates) + 1))
     result, pooling = _trained(graphs, chosen, training, test=test)
