@@ -111,6 +111,25 @@ def test_damaged_models_are_refused(
         GraphModel.load(tmp_path / "model")
 
 
+@pytest.mark.parametrize(
+    ("name", "state", "message"),
+    [
+        ("fourier", {"mean": np.zeros(1)}, "scales are not those of 10 columns"),
+        ("colours", {"tags": np.array([99])}, "tags are columns that do not exist"),
+        ("colours", {"colours": np.array([2, 1])}, "colours are not sorted"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(
+    models: dict[str, GraphModel], tmp_path: Path, name: str, state: Any, message: str
+) -> None:
+    """With a checksum that fits them."""
+    model, own = models[name], models[name].pooling
+    wrong = type(own)(own.settings, own.num_features, own.state | state)
+    dataclasses.replace(model, pooling=wrong).save(tmp_path / "model")
+    with pytest.raises(ModelFileError, match=message):
+        GraphModel.load(tmp_path / "model")
+
+
 def test_auto_takes_the_lowest_validation_loss(small: GraphSet) -> None:
     grid = [{"model": "colours", "depth": [0, 1]}, {"model": "pool", "hops": [1]}]
     result = train_graphs(small, grid=grid)

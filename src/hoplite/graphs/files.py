@@ -122,7 +122,7 @@ def open_graph_files(folder: Path) -> GraphSet:
 
 
 def write_graphs(path: str | Path, graphs: GraphSet) -> None:
-    """Write a set of graphs to a ``.npz`` file, which :func:`load_graphs` reads.
+    """Write a set of graphs to a ``.npz`` file, which :func:`hoplite.load_graphs` reads.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def load_graphs(
           (``graph``, ``id`` and features) and ``edges`` (``graph``, ``source``, ``target``), or a
           DuckDB or SQLite database with them, or a tuple of three data frames;
         - a folder of the TU collection: ``NAME_A.txt``, ``NAME_graph_indicator.txt``, ...;
-        - a ``.npz`` file, see :func:`hoplite.graphs.write_graphs`;
+        - a ``.npz`` file, see :func:`hoplite.write_graphs`;
         - a folder of arrays that stay on disk, see :func:`hoplite.graphs.write_graph_files`;
         - a list of graphs of PyTorch Geometric, NetworkX, igraph or Hoplite.
     seed : int, optional
@@ -115,7 +115,24 @@ def load_graphs(
     >>> load_graphs([pair, pair], labels=["a", "b"])
     GraphSet(graphs=2, nodes=4, edges=2, features=1, classes=2)
     """
-    graphs = _load(source, seed, split, prepare, labels, options).for_task(options.get("task"))
+    if isinstance(source, GraphSet):
+        graphs = source
+    elif isinstance(source, list | tuple) and not _are_frames(source):
+        graphs = _from_list(source, labels, seed, prepare, options)
+    elif isinstance(source, list | tuple) or _is_tables(Path(source)):
+        graphs = _read_tables(source, seed, prepare, options)
+    elif (Path(source) / FILE).is_file():
+        graphs = open_graph_files(Path(source))
+    elif Path(source).is_dir():
+        graphs = read_tu(source)
+    elif Path(source).suffix.lower() == ".npz":
+        graphs = read_npz_graphs(Path(source), split=split)
+    else:
+        raise DatasetError(
+            f"{source} is not a set of graphs; pass a folder or a database with the tables graphs, "
+            "nodes and edges, a folder of the TU collection, or a .npz file."
+        )
+    graphs = graphs.for_task(options.get("task"))
     return graphs.with_split(_drawn(graphs.table.split, graphs.table.labels, seed))
 
 
@@ -124,28 +141,6 @@ def _drawn(split: Split, labels: Any, seed: int | None) -> Split:
     if seed is None or split.val.size or split.test.size or not split.train.size:
         return split
     return stratified_split(labels, seed)
-
-
-def _load(
-    source: Any, seed: int | None, split: int | None, prepare: Any, labels: Any, options: Options
-) -> GraphSet:
-    if isinstance(source, GraphSet):
-        return source
-    if isinstance(source, list | tuple) and not _are_frames(source):
-        return _from_list(source, labels, seed, prepare, options)
-    if isinstance(source, list | tuple) or _is_tables(Path(source)):
-        return _read_tables(source, seed, prepare, options)
-    path = Path(source)
-    if (path / FILE).is_file():
-        return open_graph_files(path)
-    if path.is_dir():
-        return read_tu(path)
-    if path.suffix.lower() == ".npz":
-        return read_npz_graphs(path, split=split)
-    raise DatasetError(
-        f"{source} is not a set of graphs; pass a folder or a database with the tables graphs, "
-        "nodes and edges, a folder of the TU collection, or a .npz file."
-    )
 
 
 def _are_frames(source: Sequence[Any]) -> bool:
