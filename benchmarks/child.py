@@ -156,8 +156,8 @@ def pool_small_graphs(folder: str, threads: int) -> dict[str, Any]:
     release_memory()
     before = used_memory()
     started = time.perf_counter()
-    for _ in family.rows(graphs):  # pyright: ignore[reportAttributeAccessIssue]
-        pass
+    for piece in graphs.pieces(graphs.num_features):
+        family.features(piece)
     pooled = time.perf_counter()
     model.logits(graphs)
     ended = time.perf_counter()

@@ -39,7 +39,7 @@ def small_graphs(context: Context) -> Outcome:
     """Seconds for each graph, and the peak of the process over what it has before."""
     count = QUICK if context.quick else GRAPHS
     folder = context.folder / f"rings-{count}"
-    if not Path(folder, "graphs.json").exists():
+    if not Path(folder, "graphs.npz").exists():
         context.report("making the graphs")
         ask("write_small_graphs", folder=str(folder), count=count)
     found = ask("pool_small_graphs", folder=str(folder), threads=context.threads)

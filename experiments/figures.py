@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.paper import DATASETS, MODELS, NAMES
+from experiments.report import PageFigure
 from experiments.results import Results, Spectrum, Trained
-from hoplite.plots import PageFigure, axis, finite, layout, peak, safe, thin
+from hoplite.plots import axis, finite, layout, peak, safe, thin
 from hoplite.plots.drawings import PARTS, Series, coefficients, curve, epochs, responses
 
 OFFSET = 0.14  # ours above the line of the model, the paper below it

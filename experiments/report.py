@@ -11,17 +11,50 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as TerminalTable
 
 from benchmarks.machine import Machine
 from hoplite.files import atomic_write_text
-from hoplite.plots import PageFigure, render
+from hoplite.plots import render
 
 TEMPLATE = Path(__file__).with_name("report.html")
 NOTHING = "\u2013"  # an en dash
+
+
+@dataclass(frozen=True)
+class PageFigure:
+    """A plot of a page: Plotly's data and layout, a summary in words, and its numbers as a table.
+
+    Parameters
+    ----------
+    id : str
+        Of the element that holds it.
+    heading, summary : str
+    data, layout
+        For Plotly; colours are names such as "@lgc/0.2" of the style sheet.
+    columns, rows
+        The numbers of the plot, as text.
+    keys : list of (series, name, colour), default []
+        What a legend switches on and off.
+    height : str, default ""
+        A length of CSS; that of the style sheet if empty.
+    """
+
+    id: str
+    heading: str
+    summary: str
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    columns: list[str]
+    rows: list[list[str]]
+    keys: list[tuple[str, str, str]] = field(default_factory=list)
+    height: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,9 +105,19 @@ def page(report: Report) -> str:
         name: list(dict.fromkeys(key for figure in figures for key in figure.keys))
         for name, figures in plots.items()
     }
-    source = TEMPLATE.read_text(encoding="utf-8")
-    anchors = [(section.id, section.title) for section in report.sections]
-    return render(source, plots, report=report, legends=legends, anchors=anchors)
+    specs = [
+        {"id": figure.id, "data": figure.data, "layout": figure.layout}
+        for figures in plots.values()
+        for figure in figures
+    ]
+    return render(
+        TEMPLATE.read_text(encoding="utf-8"),
+        specs=specs,
+        plotly=Markup(get_plotlyjs()) if specs else "",  # 4.7 MB
+        report=report,
+        legends=legends,
+        anchors=[(section.id, section.title) for section in report.sections],
+    )
 
 
 def markdown(report: Report) -> str:

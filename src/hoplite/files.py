@@ -84,7 +84,7 @@ def reading(
     try:
         yield
     except FileNotFoundError as error:
-        raise DatasetError(f"{path} does not exist{end}") from error
+        raise DatasetError(f"{error.filename or path} does not exist{end}") from error
     except OSError as error:
         raise DatasetError(f"{path} cannot be opened: {error.strerror or error}.") from error
     except ConfigError:

@@ -37,6 +37,16 @@ def test_help_of_train_starts_with_the_basics_on_one_screen():
     assert max(map(len, lines)) <= 80
 
 
+def test_help_of_train_has_the_options_of_the_named_model():
+    brief, own = succeed("train", "--help"), succeed("train", "--model", "gat", "--help")
+    assert "--heads" in own
+    assert "--heads" not in brief
+    assert "--lr" in brief
+    assert "--basis" in brief
+    assert "--basis" not in own
+    assert len(brief.splitlines()) < 170
+
+
 def test_datasets():
     records = json.loads(succeed("datasets", "--json"))["datasets"]
     edges = {record["name"]: record["edges"] for record in records}

@@ -75,7 +75,8 @@ def test_saved_models_predict_the_same(
 @pytest.mark.parametrize(
     ("old", "new"),
     [('"family": "colours"', '"family": "os"'), ('"depth": 2', '"depth": -1'),
-     ('"tags": [', '"tags": [99,'), ('"num_features": 5', '"num_features": "x"')],
+     ('"tags": "A', '"tags": "B'), ('"tags": ', '"tag": '),
+     ('"num_features": 5', '"num_features": "x"')],
 )  # fmt: skip
 def test_damaged_models_are_refused(
     models: dict[str, GraphModel], tmp_path: Path, old: str, new: str
@@ -86,6 +87,25 @@ def test_damaged_models_are_refused(
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises((ModelFileError, ConfigError)):
+        GraphModel.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "message"),
+    [
+        ("fourier", {"mean": np.zeros(1)}, "scales are not those of 10 columns"),
+        ("colours", {"tags": np.array([99])}, "tags are columns that do not exist"),
+        ("colours", {"colours": np.array([2, 1])}, "colours are not sorted"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(
+    models: dict[str, GraphModel], tmp_path: Path, name: str, state: Any, message: str
+) -> None:
+    """With a checksum that fits them."""
+    model, own = models[name], models[name].pooling
+    wrong = type(own)(own.settings, own.num_features, own.state | state)
+    dataclasses.replace(model, pooling=wrong).save(tmp_path / "model")
+    with pytest.raises(ModelFileError, match=message):
         GraphModel.load(tmp_path / "model")
 
 
@@ -109,6 +129,18 @@ def test_regression_and_several_labels(small: GraphSet) -> None:
     both = small.with_labels(many).with_split(small.table.split)
     result = train_graphs(both, "hops", structure="add")
     assert result.model.predict(both).shape == (60, 2)
+
+
+def test_classes_to_compare_are_checked(small: GraphSet, models: dict[str, GraphModel]) -> None:
+    with pytest.raises(ConfigError, match="the explained class itself"):
+        explain_graph(models["hops"], small, 3, "dense", against="dense")
+    with pytest.raises(ConfigError, match="cannot be combined with against"):
+        explain_graph(models["hops"], small, 3, against="dense", alone=True)
+    many = np.column_stack([small.sizes > 4, small.sizes > 6]).astype(int)
+    both = small.with_labels(many, ["large", "huge"]).with_split(small.table.split)
+    model = train_graphs(both, "hops").model
+    with pytest.raises(ConfigError, match="requires a single class"):
+        explain_graph(model, both, 3, "large", against="huge")
 
 
 def test_options_are_checked(small: GraphSet) -> None:

@@ -218,7 +218,7 @@ def test_many_tags_are_sparse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     dense = load_graphs(tmp_path / "tags.npz")
     codes = np.eye(4)[[1, 0, 3, 1, 2]]
     np.testing.assert_array_equal(dense.features, np.hstack([codes, arrays["node_attributes"]]))
-    monkeypatch.setattr("hoplite.graphs.reading.MAX_DENSE", 4)
+    monkeypatch.setattr("hoplite.graphs.files.MAX_DENSE", 4)
     sparse = load_graphs(tmp_path / "tags.npz")
     assert sp.issparse(sparse.features)
     np.testing.assert_array_equal(sparse.features.toarray(), dense.features)
@@ -347,8 +347,10 @@ def test_sets_on_disk_are_read_in_ranges(small: GraphSet, tmp_path: Path) -> Non
     again = train_graphs(found, "hops").model
     np.testing.assert_array_equal(again.head.weights["theta"], expected.head.weights["theta"])
     np.testing.assert_allclose(again.logits(found), expected.logits(small), atol=1e-9)
+    write_graphs(tmp_path / "small.npz", found)
+    assert (load_graphs(tmp_path / "small.npz").adjacency != small.adjacency).nnz == 0
     (tmp_path / "indptr.npy").unlink()
-    with pytest.raises(DatasetError, match="cannot be read"):
+    with pytest.raises(DatasetError, match=r"indptr\.npy does not exist; write it again"):
         load_graphs(tmp_path)
 
 
@@ -364,18 +366,18 @@ def test_sets_on_disk_keep_the_split(small: GraphSet, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("sizes", lambda a: a[:, None]),
-        ("sizes", lambda a: a.astype(float)),
-        ("sizes", lambda a: a[:-1]),
-        ("sizes", lambda a: -a),
-        ("labels", lambda a: a[:-1]),
-        ("labels", lambda a: a.astype("U")),
-        ("labels", lambda a: a[:, None, None]),
+        ("node_counts", lambda a: a[:, None]),
+        ("node_counts", lambda a: a.astype(float)),
+        ("node_counts", lambda a: a[:-1]),
+        ("node_counts", lambda a: -a.astype(int)),
+        ("graph_labels", lambda a: a[:-1]),
+        ("graph_labels", lambda a: a.astype("U")),
+        ("graph_labels", lambda a: a[:, None, None]),
         ("split", lambda a: a[:-1]),
         ("indptr", lambda a: a[:, None]),
         ("indptr", lambda a: a[:-1]),
         ("indices", lambda a: a[:-1]),
-        ("weights", lambda a: a[:, None]),
+        ("values", lambda a: a[:, None]),
         ("features", lambda a: a[:, 0]),
         ("features", lambda a: a[:-1]),
     ],
@@ -384,18 +386,29 @@ def test_damaged_sets_on_disk_are_refused(
     small: GraphSet, tmp_path: Path, name: str, change: Any
 ) -> None:
     write_graph_files(tmp_path, [small])
-    np.save(tmp_path / f"{name}.npy", change(np.load(tmp_path / f"{name}.npy")))
-    with pytest.raises(DatasetError, match="is damaged"):
+    if (path := tmp_path / f"{name}.npy").exists():
+        np.save(path, change(np.load(path)))
+    else:
+        arrays = dict(np.load(tmp_path / "graphs.npz"))
+        arrays[name] = change(arrays[name])
+        np.savez(tmp_path / "graphs.npz", **arrays)
+    with pytest.raises(DatasetError, match="is not a valid set of graphs"):
         load_graphs(tmp_path)
 
 
 def test_damaged_edges_on_disk_are_refused_when_read(small: GraphSet, tmp_path: Path) -> None:
     write_graph_files(tmp_path, [small])
-    sound = np.load(tmp_path / "indptr.npy")
-    for damaged in (sound[::-1], sound + 5, sound - 5):
-        np.save(tmp_path / "indptr.npy", damaged)
+    sound, columns = np.load(tmp_path / "indptr.npy"), np.load(tmp_path / "indices.npy")
+    for name, damaged in (
+        ("indptr", sound - 5 * (sound < sound[-1])),
+        ("indptr", np.append(sound[-2::-1], sound[-1])),
+        ("indices", columns + small.num_nodes),
+        ("indices", columns - 1),
+    ):
+        np.save(tmp_path / f"{name}.npy", damaged)
         with pytest.raises(GraphError):
             load_graphs(tmp_path).block(0, len(small))
+        np.save(tmp_path / f"{name}.npy", sound if name == "indptr" else columns)
 
 
 @pytest.mark.parametrize("task", ["auto", "classification", "multilabel"])

@@ -31,7 +31,7 @@ def test_the_terms_by_hand(graphs, bias):
     size = norm / found.margin
     assert 2 * math.log2(size) == pytest.approx(round(2 * math.log2(size)))
     assert found.complexity == pytest.approx(4 * size * found.unit_complexity)
-    unit = FunctionClass(graph, "lgc", 2, bias=bias, outputs=3)
+    unit = FunctionClass(graph, model_config("lgc", 2), bias=bias, outputs=3)
     assert found.unit_complexity <= unit.bound()
     logits, train_nodes = fitted.logits(graph), graph.split.train
     leads = [

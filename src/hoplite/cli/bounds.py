@@ -75,7 +75,6 @@ def bounds(
         raise ConfigError("cannot be combined with --trained.", min(settings))
     config = model_config(**settings)  # reject wrong settings before any work
     from hoplite.theory import FunctionClass, generalization, norms  # only now: it takes time
-    from hoplite.theory.function_class import other_settings
 
     own_coefficient, own_weight = 1.0, 1.0
     fitted = None if trained is None else hoplite.TrainedModel.load(trained)
@@ -87,17 +86,13 @@ def bounds(
         graph, config = fitted.aligned(graph), fitted.config
     chosen = FunctionClass(
         graph,
-        config.model,
-        config.hops,
-        config.operator,
-        config.basis,
-        settings=other_settings(config),
+        config,
         coefficient_bound=own_coefficient if coefficient_bound is None else coefficient_bound,
         weight_bound=own_weight if weight_bound is None else weight_bound,
         lipschitz=lipschitz,
         bias=fitted is not None and fitted.config.bias,
     )
-    with steps_bar(f"{graph.name} {chosen.model}") as progress:
+    with steps_bar(f"{graph.name} {config.model}") as progress:
         estimate = chosen.estimate(
             draws,
             seed=draw_seed,
@@ -123,8 +118,9 @@ def _truncation(chosen: FunctionClass) -> dict[str, Any]:
     """What the series of egc loses after its hops, at the largest rate, relative to ||X Theta||."""
     from hoplite.theory import hops_for, spectral_norm, truncation_error
 
-    rate, norm = chosen.coefficient_bound, spectral_norm(chosen.graph, chosen.operator)
-    error = truncation_error(rate, norm, chosen.hops) if chosen.hops + 2 > rate * norm else None
+    rate, norm = chosen.coefficient_bound, spectral_norm(chosen.graph, chosen.config.operator)
+    hops = chosen.config.hops
+    error = truncation_error(rate, norm, hops) if hops + 2 > rate * norm else None
     try:
         needed = hops_for(TOLERANCE, rate, norm)
     except ConfigError:  # no number of hops will do

@@ -45,11 +45,11 @@ def certify(
     graph = hoplite.open_data(dataset, prepare=model, **reading).in_memory()
     with steps_bar(f"{graph.name} {model.config.model}") as progress:
         progress("certifying", 0.0)
-        found = hoplite.certify(model, graph, confidence=confidence, seed=halves_seed)
+        certificates = hoplite.certify(model, graph, confidence=confidence, seed=halves_seed)
     if json:
-        console.print_json(dataclasses.asdict(found))
+        console.print_json(dataclasses.asdict(certificates))
         return
     for name, subject in SUBJECTS.items():
-        certificate = getattr(found, name)
-        text = found.refusals.get(name) if certificate is None else certificate.sentence() + "."
+        certificate, refusal = getattr(certificates, name), certificates.refusals.get(name)
+        text = refusal if certificate is None else certificate.sentence() + "."
         console.print_line(f"{subject}: {text}")

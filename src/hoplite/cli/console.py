@@ -41,7 +41,6 @@ PANELS = (
     SETS_OF_GRAPHS,
 )
 _out = Console()
-Explained = tuple[dict[str, Any], Description, Path | None]  # as JSON, in words, and its page
 
 
 def prepare_streams() -> None:
@@ -59,13 +58,19 @@ def print_json(values: dict[str, Any]) -> None:
     print(json.dumps(without_nan(values), indent=2, allow_nan=False), flush=True)
 
 
-def print_explanations(found: Sequence[Explained], *, json: bool) -> None:
-    """Explanations, as one JSON object or as tables, each with its page if it has one."""
+def print_explanations(
+    explanations: Sequence[tuple[dict[str, Any], Description]],
+    pages: Sequence[Path | None],
+    *,
+    json: bool,
+) -> None:
+    """Explanations, each as JSON values and in words, with its page if it has one."""
+    pairs = list(zip(explanations, pages, strict=True))
     if json:
-        records = [values | {"out": page and str(page)} for values, _, page in found]
+        records = [values | {"out": page and str(page)} for (values, _), page in pairs]
         print_json(records[0] if len(records) == 1 else {"explanations": records})
         return
-    for _, description, page in found:
+    for (_, description), page in pairs:
         print_description(description, whole=True)
         print_line(f"Page: {page}" if page else "For all details, use --out FILE.html or --json")
 

@@ -65,9 +65,14 @@ def explain(
         options.check_page(page, overwrite=overwrite)
     model = options.load_model(model_dir, dataset, own_class)
     if graphs.check_names(model, node, graph, nodes):
-        chosen = {"class_": class_, "against": against, "alone": alone, "top": top}
-        targets = dict(zip(nodes, pages, strict=True))
-        graphs.explain(model_dir, dataset, reading, targets, json=json, **chosen)
+        whole, data = graphs.load(model_dir, dataset, reading)
+        compared: dict[str, Any] = {"against": against, "alone": alone}
+        why = [hoplite.explain_graph(whole, data, name, class_, **compared) for name in nodes]
+        for explanation, page in zip(why, pages, strict=True):
+            if page is not None:
+                atomic_write_text(page, explanation.page())
+        described = [(values.to_dict(top), values.describe(top)) for values in why]
+        console.print_explanations(described, pages, json=json)
         return
     if out is not None:
         from hoplite.plots import check_libraries
@@ -82,18 +87,18 @@ def explain(
             class_index(option, model.class_names, value)
     data = hoplite.open_data(dataset, prepare=model, **options.without_none(reading))
     explainer = Explainer(model, data, memory=memory)
-    explanations = [explainer.explain(one, class_, against=against, alone=alone) for one in nodes]
-    found: list[tuple[Summary, Path | None]] = []
+    explanations = [explainer.explain(name, class_, against=against, alone=alone) for name in nodes]
+    summaries: list[Summary] = []
     for name, explanation, page in zip(nodes, explanations, pages, strict=True):
         removals = None
         if flips and model.task.exclusive and model.num_classes > 1:
             removals = _search_removals(model, data, name, budget=budget, memory=memory)
-        found.append((explanation.summary(top=top, flips=removals), page))
+        summaries.append(explanation.summary(top=top, flips=removals))
         if page is not None:
             command = shlex.join(["hoplite", *sys.argv[1:]])
-            atomic_write_text(page, explanation_page(found[-1][0], command=command))
-    explained = [(values.to_dict(), describe(values), page) for values, page in found]
-    console.print_explanations(explained, json=json)
+            atomic_write_text(page, explanation_page(summaries[-1], command=command))
+    described = [(values.to_dict(), describe(values)) for values in summaries]
+    console.print_explanations(described, pages, json=json)
 
 
 def _page(out: Path, place: int, pages: int) -> Path:

@@ -10,7 +10,6 @@ import hoplite
 from hoplite.cli import console, options
 from hoplite.config import FAMILIES
 from hoplite.errors import ConfigError, DatasetError, check_choice
-from hoplite.files import atomic_write_text
 from hoplite.models.settings import AUTO
 from hoplite.progress import steps_bar
 
@@ -75,41 +74,19 @@ def load(
             "table graphs.csv, and a column `graph` to nodes.csv and edges.csv."
         )
     model = hoplite.GraphModel.load(model_dir)
-    known = {name: value for name, value in reading.items() if name != "prepare"}
-    return model, hoplite.load_graphs(dataset, prepare=model, **options.without_none(known))
+    return model, hoplite.load_graphs(dataset, prepare=model, **options.without_none(reading))
 
 
-def opened(
-    model_dir: Path, dataset: str, reading: Mapping[str, Any]
-) -> tuple[hoplite.TrainedModel, hoplite.Graph]:
-    """The linear map of a model, and the rows of all graphs as nodes without edges."""
-    model, graphs = load(model_dir, dataset, reading)
-    return model.head, model.pooled(graphs)
+def open_data(
+    model_dir: Path, model: hoplite.TrainedModel, dataset: str, reading: Mapping[str, Any]
+) -> tuple[hoplite.TrainedModel, hoplite.NodeData]:
+    """A saved model with DATASET; one of graphs as its linear map, with the graphs as its nodes."""
+    from hoplite.graphs.model import is_graph_model  # only now, as importing it takes time
 
-
-def explain(
-    model_dir: Path,
-    dataset: str,
-    reading: Mapping[str, Any],
-    targets: Mapping[str, Path | None],
-    *,
-    class_: str | None,
-    against: str | None,
-    alone: bool,
-    top: int,
-    json: bool,
-) -> None:
-    """Explain the predictions for graphs, each with the HTML page to write, or None."""
-    model, graphs = load(model_dir, dataset, reading)
-    found = [
-        (hoplite.explain_graph(model, graphs, graph, class_, against=against, alone=alone), page)
-        for graph, page in targets.items()
-    ]
-    for values, page in found:
-        if page is not None:
-            atomic_write_text(page, values.page())
-    explained = [(values.to_dict(top), values.describe(top), page) for values, page in found]
-    console.print_explanations(explained, json=json)
+    if is_graph_model(model):
+        whole, graphs = load(model_dir, dataset, reading)
+        return whole.head, whole.pooled(graphs)
+    return model, hoplite.open_data(dataset, prepare=model, **options.without_none(reading))
 
 
 def check_names(

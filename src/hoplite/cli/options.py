@@ -86,7 +86,7 @@ StoreMemory = Annotated[
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Dask cluster for a hop store: tcp://HOST:PORT or local:N.",
+        help="Dask cluster to compute on: tcp://HOST:PORT or local:N.",
         rich_help_panel="Large graphs",
     ),
 ]
@@ -191,26 +191,33 @@ def without_none(options: Mapping[str, Any]) -> dict[str, Any]:
 def register_named_model(words: Sequence[str]) -> None:
     """Add the options of a model that only the command line names, such as ``--model mine:Model``.
 
-    Its module may be in the current folder.
+    Its module may be in the current folder. The help has all settings of the named model.
     """
     for word, following in itertools.pairwise([*words, ""]):
         option, _, value = word.partition("=")
         value = value or following
-        if option != "--model" or not value or value in (*MODELS, *FAMILIES, AUTO):
+        if option != "--model" or not value or value in (*FAMILIES, AUTO):
             continue
         if ":" in value:
             sys.path.append(str(Path.cwd()))
         with suppress(*[ConfigError] if "--help" in words else []):
-            find_model(value)
-        for command in _commands:
-            _add_settings(*command)
+            model = find_model(value).name
+            for command in _commands:
+                _add_settings(*command, model)
 
 
-def _add_settings(command: Any, defaults: bool, only: Sequence[str]) -> None:
+def _add_settings(
+    command: Any, defaults: bool, only: Sequence[str], model: str | None = None
+) -> None:
+    """Of all settings, the help has those of ``model``, or without one those of many models."""
     vars(command).pop("__signature__", None)
-    known = all_settings()
-    settings = [known[name] for name in only or known]
-    parameters = [_setting_parameter(field, defaults) for field in settings]
+    parameters = []
+    for name, field in all_settings().items():
+        models = models_with(name)
+        foreign = len(models) <= MAX_NAMED if model is None else model not in models
+        if not only or name in only:
+            hidden = foreign and not only
+            parameters.append(_setting_parameter(field, models, defaults, hidden=hidden))
     reading = _reading_parameters(DATA_OPTIONS, TableOptions.names())
     _add_parameters(command, [*parameters, *reading])
 
@@ -253,13 +260,15 @@ def _reading_parameters(
     return parameters
 
 
-def _setting_parameter(field: Field[Any], defaults: bool) -> Parameter:
-    models = models_with(field.name)
+def _setting_parameter(
+    field: Field[Any], models: Sequence[str], defaults: bool, *, hidden: bool
+) -> Parameter:
     type_ = str if field.metadata["choices"] else type(field.default)
     visible = defaults and field.default != "" and type_ is not bool
     text = _help(field, models)
     default = _defaults_text(field, models) if visible else False
-    return _field_parameter(field, type_, help_group(field.name), help=text, show_default=default)
+    about: dict[str, Any] = {"help": text, "show_default": default, "hidden": hidden}
+    return _field_parameter(field, type_, help_group(field.name), **about)
 
 
 def _defaults_text(field: Field[Any], models: Sequence[str]) -> str:

@@ -89,16 +89,14 @@ def predict(
     from hoplite.store.opening import open_extended
 
     model = options.load_model(model_dir, dataset, own_class)
-    reading, new = {"prepare": model, **options.without_none(reading)}, None
-    of_graphs = is_graph_model(model)
+    of_graphs, new = is_graph_model(model), None
     if of_graphs and add:
         raise ConfigError("requires a node model; pass new graphs as DATASET.", "add")
-    if of_graphs:
-        model, data = graphs.opened(model_dir, dataset, reading)
-    elif not add:
-        data = hoplite.open_data(dataset, **reading)
+    if add:
+        known = options.without_none(reading)
+        data, new = open_extended(dataset, *add, prepare=model, **known)
     else:
-        data, new = open_extended(dataset, *add, **reading)
+        model, data = graphs.open_data(model_dir, model, dataset, reading)
     tally = Tally(classes=model.task.has_classes)
     order = Order.of(model, sort, top, ascending=ascending)
     batches = predictions(
@@ -153,10 +151,11 @@ def _print_sets(
     tally: Tally, coverage: float, what: str, *, by_class: bool, guaranteed: bool
 ) -> None:
     """The sizes of the prediction sets, and what is known of their coverage."""
-    sizes, share, each = tally.set_sizes, 100 * coverage, " of each class" if by_class else ""
+    sizes, share = tally.set_sizes, 100 * coverage
+    where = " of each class" if by_class else ""
     mean = sum(size * count for size, count in sizes.items()) / max(tally.rows, 1)
     console.print_line(
-        f"Sets that cover {share:g} %{each}: {mean:.2f} labels on average. "
+        f"Sets that cover {share:g} %{where}: {mean:.2f} labels on average. "
         f"{plural(sizes[1], 'set')} {'contains' if sizes[1] == 1 else 'contain'} one label and "
         f"{sizes[0]:,} {'is' if sizes[0] == 1 else 'are'} empty."
     )
@@ -198,12 +197,12 @@ class Tally:
 
     def summary(self, what: str) -> dict[str, Any]:
         """All of it, as plain JSON values; ``what`` is counted."""
-        found: dict[str, Any] = {f"{what}s": self.rows, "predicted": self.predicted()}
+        values: dict[str, Any] = {f"{what}s": self.rows, "predicted": self.predicted()}
         if self.isolated is not None:
-            found["isolated"] = self.isolated
+            values["isolated"] = self.isolated
         if self.set_sizes:
-            found["set_sizes"] = {str(size): n for size, n in sorted(self.set_sizes.items())}
-        return found
+            values["set_sizes"] = {str(size): n for size, n in sorted(self.set_sizes.items())}
+        return values
 
     def predicted(self) -> dict[str, float]:
         """How many of each class; of numbers their mean and range."""

@@ -37,10 +37,7 @@ def propagate(
         autocompletion=options.complete(DTYPES),
     ),
     threads: options.Threads = None,
-    cluster: str | None = Option(
-        None,
-        help="Dask cluster to compute on: tcp://HOST:PORT or local:N.",
-    ),
+    cluster: options.Cluster = None,
     prepare: Path | None = Option(
         None,
         metavar="MODEL_DIR",

@@ -42,9 +42,7 @@ def search(
         help="Type of the workers: threads or processes.",
         autocompletion=options.complete(EXECUTORS),
     ),
-    cluster: str | None = Option(
-        None, help="Dask cluster to train on: tcp://HOST:PORT or local:N."
-    ),
+    cluster: options.Cluster = None,
     export: Path | None = Option(
         None, help="Table of all trials to write: FILE.csv or FILE.parquet."
     ),

@@ -38,17 +38,13 @@ def serve(
     from hoplite.serve import check_libraries
 
     check_libraries()
-    from hoplite.graphs.model import is_graph_model
     from hoplite.serve.answers import Answers
     from hoplite.serve.app import address, is_loopback, listen, make_app, run
 
     bound = listen(host, port)  # first, as all else takes longer
     with bound:
         model = options.load_model(model_dir, dataset, own_class)
-        if is_graph_model(model):
-            model, data = graphs.opened(model_dir, dataset, reading)
-        else:
-            data = hoplite.open_data(dataset, prepare=model, **options.without_none(reading))
+        model, data = graphs.open_data(model_dir, model, dataset, reading)
         with steps_bar(f"prepare {data.name}") as report:
             answers = Answers(model, data, memory=memory, progress=report)
         hoplite.set_num_threads(1)  # of the engine; requests have threads of their own

@@ -65,7 +65,7 @@ def train(
 
     Tables need no --model: cross-validation chooses the model, its hops, the operator and the
     threshold; tables with a validation split get blocks with 2 hops. The defaults below are for
-    named models and datasets.
+    named models and datasets. For the options of one model, add --model to --help.
 
     Example: hoplite train bank --label fraud --id account --out fraud-model
 

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.errors import ConfigError, nearest_hint, some_of
-from hoplite.explain.exact import ExactModel
+from hoplite.explain.exact import ExactModel, lead_of
 from hoplite.explain.summary import Changes, ValueFlip
 from hoplite.models.trained import TrainedModel
 from hoplite.preparation import (
@@ -86,8 +86,8 @@ class Cell:
         mine = own[self.features]
         if self.column.categories:
             return self.column.categories[int(mine.argmax())] if mine.any() else None
-        found = self.column.original(mine, self.place)
-        return None if found == MISSING_CELL else found  # a number or a date is never that text
+        original = self.column.original(mine, self.place)
+        return None if original == MISSING_CELL else original  # which no number or date is
 
     def changed(self, own: np.ndarray, value: CellValue) -> np.ndarray:
         """The features (d,) of a node that had ``own``, with another value of the cell.
@@ -187,14 +187,14 @@ def find_cells(
         start += width
     most = trained.num_features - made_of_edges(names, preparation)
     links = links_among(names, preparation) or ()
-    found = {}
+    cells = {}
     for f in features:
         if f not in columns and f < most and f not in links:
             name = f"feature {f}" if names is None else str(names[f])
             columns[f] = Cell(f, 0, NumberColumn(name))
         if f in columns and f not in words:
-            found[columns[f]] = None
-    return list(found)
+            cells[columns[f]] = None
+    return list(cells)
 
 
 FIRST_NODES = 1 << 12  # whose values show, with those within reach, what is 0 or 1
@@ -215,7 +215,7 @@ def value_changes(
     if slopes is None or len(logits) < 2:
         return None
     cells = find_cells(exact.trained, exact.feature_names, features)
-    found = _Changed(
+    present = _Present(
         exact.trained.class_names,
         exact.rows.row(node),
         exact.trained.task.decisions(logits),
@@ -223,8 +223,8 @@ def value_changes(
         exact.rows.dtype == np.float64,
     )
     flags = _flags(exact, reach, cells)
-    tried = [found.flip(cell, flag) for cell, flag in zip(cells, flags.tolist(), strict=True)]
-    return Changes(len(cells), tuple(flip for flip in tried if flip is not None))
+    flips = [present.flip(cell, flag) for cell, flag in zip(cells, flags.tolist(), strict=True)]
+    return Changes(len(cells), tuple(flip for flip in flips if flip is not None))
 
 
 def own_slopes(exact: ExactModel, node: int, reach: np.ndarray) -> np.ndarray | None:
@@ -268,7 +268,7 @@ def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[Cell]) -> np.nd
 
 
 @dataclass(frozen=True)
-class _Changed:
+class _Present:
     """The node as it is: features ``own`` (d,), decisions ``outputs`` (m,), ``slopes`` (d, m).
 
     ``double`` means that the features are in float64.
@@ -284,7 +284,9 @@ class _Changed:
         """The change of one cell that changes the prediction, None if there is none."""
         column, x, now = cell.column, float(self.own[cell.feature]), cell.value(self.own)
         if column.categories:
-            return self._category(cell, now)
+            own, slopes = self.own[cell.features], self.slopes[cell.features]
+            outputs = self.outputs + slopes - own @ slopes  # of each value: (values, m)
+            return self._strongest(cell, now, column.categories, outputs)
         slope, outputs = self.slopes[cell.feature], self.outputs
         if now is None:
             if column.width > 1:
@@ -292,9 +294,8 @@ class _Changed:
             outputs = outputs - self.slopes[cell.missing]
         if flag:
             others = np.setdiff1d([0.0, 1.0], [] if now is None else [x])
-            after = outputs + (others[:, None] - x) * slope
-            best = int(self._leads(after).argmin())
-            return self._flip(cell, now, column.shown(float(others[best])), "equal", after[best])
+            values = [column.shown(other) for other in others.tolist()]
+            return self._strongest(cell, now, values, outputs + (others[:, None] - x) * slope)
         p = self._predicted
         if outputs.argmax() != p:  # any number will do, and so the usual one
             usual = column.original(np.array([x, 0.0]), 0)
@@ -306,16 +307,15 @@ class _Changed:
         other = int(np.abs(change).argmin())
         up = change[other] > 0 or (change[other] == 0 and slope[other] < 0)
         border, here = (column.value(at, cell.place) for at in (x + change[other], x))
-        fallback = None
+        fallback = None  # where a third class is ahead already, as days are no finer
         for digits in DIGITS if np.isfinite(border) else ():
             to = column.shown(_beyond(border, here, up, column.step, digits))
             after = None if to is None else self._outputs_at(cell, to)
-            if to is None or after is None or after.argmax() == p:
-                continue
-            if after.argmax() == other:
-                return self._flip(cell, now, to, "above" if up else "below", after)
-            if fallback is None:  # a third class is ahead there already, as days are no finer
-                fallback = self._flip(cell, now, to, "above" if up else "below", after)
+            if after is not None:
+                flip = self._flip(cell, now, to, "above" if up else "below", after)
+                if after.argmax() == other:
+                    return flip
+                fallback = fallback or flip
         return fallback
 
     def _outputs_at(self, cell: Cell, value: CellValue) -> np.ndarray | None:
@@ -328,17 +328,12 @@ class _Changed:
             change[cell.feature] = value - self.own[cell.feature]  # which is not rounded to float32
         return self.outputs + change[cell.features] @ self.slopes[cell.features]
 
-    def _category(self, cell: Cell, now: Any) -> ValueFlip | None:
-        """The value of a text that leaves the predicted class furthest behind."""
-        own, slopes = self.own[cell.features], self.slopes[cell.features]
-        outputs = self.outputs + slopes - own @ slopes  # of each value: (values, m)
-        best = int(self._leads(outputs).argmin())
-        return self._flip(cell, now, cell.column.categories[best], "equal", outputs[best])
-
-    def _leads(self, outputs: np.ndarray) -> np.ndarray:
-        """How far the predicted class is ahead of all others: (rows, m) -> (rows,)."""
-        p = self._predicted
-        return outputs[:, p] - np.delete(outputs, p, axis=1).max(axis=1)
+    def _strongest(
+        self, cell: Cell, now: Any, values: Sequence[Any], outputs: np.ndarray
+    ) -> ValueFlip | None:
+        """The change to the value that leaves the predicted class furthest behind."""
+        best = int(lead_of(outputs, self._predicted).argmin())
+        return self._flip(cell, now, values[best], "equal", outputs[best])
 
     @property
     def _predicted(self) -> int:

@@ -97,10 +97,10 @@ class Rows(ABC):
 
         Its features are in the model's order. NoRemovals if it does not fit in memory.
         """
-        found = self.edges(inside).tocoo()
-        nodes = np.union1d(inside, found.col)
-        ends = np.searchsorted(nodes, inside[found.row]), np.searchsorted(nodes, found.col)
-        half = sp.csr_array((found.data, ends), shape=(len(nodes), len(nodes)))
+        edges = self.edges(inside).tocoo()
+        nodes = np.union1d(inside, edges.col)
+        ends = np.searchsorted(nodes, inside[edges.row]), np.searchsorted(nodes, edges.col)
+        half = sp.csr_array((edges.data, ends), shape=(len(nodes), len(nodes)))
         graph = Graph(half.maximum(half.T), self.graph_features(nodes))  # A is symmetric
         return nodes, graph.with_loop_weight(self.data.loop_weight)
 
@@ -267,12 +267,6 @@ class ExactModel:
         names = self.data.feature_names
         return names and (self.trained.feature_names or names)
 
-    def require_one_class(self) -> None:
-        """ConfigError unless the nodes have one class each, which others can be compared with."""
-        if not self.trained.task.exclusive:
-            task = self.trained.task.labels.task
-            raise ConfigError(f"the task is {task}, but this requires one class per node.")
-
     @cached_property
     def coefficients(self) -> np.ndarray:
         """c_i, which multiplies hop i besides its map: (k + 1,), or (1 + P k,) of P operators."""
@@ -294,11 +288,11 @@ class ExactModel:
 
         Columns of tables have the mean 0 by their preparation.
         """
-        found, n = np.zeros(self.trained.num_features), self.data.num_nodes
+        means, n = np.zeros(self.trained.num_features), self.data.num_nodes
         if count := made_of_edges(self.feature_names, self.trained.preparation):
             for _, rows in self.rows.features(np.arange(n)):
-                found[-count:] += rows[:, -count:].sum(axis=0) / n
-        return found
+                means[-count:] += rows[:, -count:].sum(axis=0) / n
+        return means
 
     def centred_rows(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
         """X - mu of sorted ``nodes``, some at a time, as :meth:`Rows.features` has X."""
@@ -307,8 +301,8 @@ class ExactModel:
             if not centres.any():
                 yield part, rows
             elif sp.issparse(rows):
-                ones = sp.csr_array(np.ones((len(part), 1)))
-                yield part, rows - ones @ sp.csr_array(centres)
+                column = sp.csr_array(np.ones((len(part), 1)))
+                yield part, rows - column @ sp.csr_array(centres)
             else:
                 yield part, rows - centres
 
@@ -413,7 +407,7 @@ def node_index(data: NodeData, node: Any) -> int:
         ids = list(data.node_ids)
         if node in ids:
             return ids.index(node)
-        texts = [str(one) for one in ids]
+        texts = [*map(str, ids)]
         if str(node) in texts:
             return texts.index(str(node))
         hint = nearest_hint(node, texts[:MAX_COMPARED])
@@ -432,9 +426,9 @@ def node_id(data: NodeData, node: int) -> str | int:
     """The id of a node as JSON has it: a whole number or a text; its index without ids."""
     if data.node_ids is None:
         return int(node)
-    found = data.node_ids[node]
-    whole = isinstance(found, int | np.integer) and not isinstance(found, bool)
-    return int(found) if whole else str(found)
+    name = data.node_ids[node]
+    whole = isinstance(name, int | np.integer) and not isinstance(name, bool)
+    return int(name) if whole else str(name)
 
 
 def outputs_of(task: Task, names: Sequence[str], logits: np.ndarray) -> list[Output]:
@@ -466,6 +460,54 @@ def class_index(argument: str, names: Sequence[str], value: Any) -> int:
             f"to {len(names) - 1}, or a name: {some_of(names, 10)}.{hint}"
         )
     return names.index(value)
+
+
+def require_one_class(task: Task) -> None:
+    """ConfigError unless there is one class each, which others can be compared with."""
+    if not task.exclusive:
+        raise ConfigError(f"the task is {task.labels.task}, but this requires a single class.")
+
+
+def compared_classes(
+    task: Task, names: Sequence[str], logits: np.ndarray, class_: Any, against: Any, *, alone: bool
+) -> tuple[int, int | None]:
+    """The class to explain, by default the predicted one, and its rival, by default the runner-up.
+
+    >>> from hoplite.tasks.multiclass import Multiclass
+    >>> compared_classes(Multiclass(), "abc", np.array([1, 3, 2]), None, None, alone=False)
+    (1, 2)
+    """
+    ranking = np.argsort(-task.decisions(logits), kind="stable").tolist()
+    target = ranking[0] if class_ is None else class_index("class_", names, class_)
+    if against is None:
+        rivals = [c for c in ranking if c != target] if task.exclusive and not alone else []
+        return target, next(iter(rivals), None)
+    require_one_class(task)
+    if alone:
+        raise ConfigError("cannot be combined with against; leave one of them out.", "alone")
+    rival = class_index("against", names, against)
+    if rival == target:
+        reason = f"is {names[target]!r}, the explained class itself; choose another class."
+        raise ConfigError(reason, "against")
+    return target, rival
+
+
+def contrast(classes: int, target: int, rival: int | None) -> np.ndarray:
+    """1 for the explained class and -1 for its rival: (m,).
+
+    >>> contrast(3, 0, 2).tolist()
+    [1.0, 0.0, -1.0]
+    """
+    signs = np.zeros(classes)
+    signs[target] = 1
+    if rival is not None:
+        signs[rival] = -1
+    return signs
+
+
+def lead_of(outputs: np.ndarray, chosen: int) -> np.ndarray:
+    """The output of one class minus the highest other: (..., m) -> (...)."""
+    return outputs[..., chosen] - np.delete(outputs, chosen, axis=-1).max(axis=-1)
 
 
 def plain_float(value: Any) -> float:

@@ -35,11 +35,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import check_number
-from hoplite.errors import ConfigError, check_choice
+from hoplite.errors import check_choice
 from hoplite.explain.changes import value_changes
 from hoplite.explain.exact import (
     ExactModel,
-    class_index,
+    compared_classes,
+    contrast,
     label_text,
     node_id,
     node_index,
@@ -107,7 +108,7 @@ def explain(
         margin of the predicted class is never negative. For several labels per node the logit of
         one label is explained, for regression the value.
     alone : bool, default False
-        Explain ``logit(class_)`` instead, for models with more than two classes.
+        Explain ``logit(class_)`` instead.
     memory : str or int, optional
         Peak memory of the process for a hop store, such as "700MB".
 
@@ -182,34 +183,11 @@ class Explainer:
         self, index: int, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
         """Explain the prediction for the node with this index; see :meth:`explain`."""
-        if against is not None:
-            self.exact.require_one_class()
-        reach, logits = self.exact.rows.reach(index), self.exact.logits_of(index)
-        classes = self._classes(logits, class_, against, alone)
-        return Explanation(self.exact, index, *classes, logits, reach)
-
-    def _classes(
-        self, logits: np.ndarray, class_: Any, against: Any, alone: bool
-    ) -> tuple[int, int | None]:
-        """The explained class, and the one that it is compared with."""
-        trained = self.exact.trained
-        names, task = trained.class_names, trained.task
-        ranking = np.argsort(-task.decisions(logits), kind="stable").tolist()
-        target = ranking[0] if class_ is None else class_index("class_", names, class_)
-        if not task.exclusive:
-            return target, None
-        if alone:
-            if against is not None or len(names) == 2:
-                why = "against is given" if len(names) > 2 else "the model has two classes"
-                raise ConfigError(f"explains one logit, but {why}; leave it out.", "alone")
-            return target, None
-        if against is None:
-            return target, next((c for c in ranking if c != target), None)
-        rival = class_index("against", names, against)
-        if rival == target:
-            why = f"is {names[target]!r}, the explained class itself; choose another class."
-            raise ConfigError(why, "against")
-        return target, rival
+        trained, logits = self.exact.trained, self.exact.logits_of(index)
+        classes = compared_classes(
+            trained.task, trained.class_names, logits, class_, against, alone=alone
+        )
+        return Explanation(self.exact, index, *classes, logits, self.exact.rows.reach(index))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -350,9 +328,9 @@ class Explanation(Described):
     @cached_property
     def by_label(self) -> np.ndarray:
         """Contribution of the label of each labelled neighbour: (n,), mostly 0."""
-        found, (nodes, _, parts) = np.zeros(self.reach.shape[1]), self._labels
-        found[nodes] = parts
-        return found
+        by_label, (nodes, _, parts) = np.zeros(self.reach.shape[1]), self._labels
+        by_label[nodes] = parts
+        return by_label
 
     @cached_property
     def _labels(self) -> tuple[np.ndarray, list[Any], np.ndarray]:
@@ -365,19 +343,19 @@ class Explanation(Described):
     @cached_property
     def hop_node(self) -> np.ndarray:
         """R[i, u] (X W^T)[u, i]: (k + 1, n)."""
-        found = np.zeros_like(self.reach)
+        parts = np.zeros_like(self.reach)
         for nodes, rows in self._rows():
-            found[:, nodes] = self.reach[:, nodes] * (rows @ self._weights[0].T).T
-        return found
+            parts[:, nodes] = self.reach[:, nodes] * (rows @ self._weights[0].T).T
+        return parts
 
     @cached_property
     def hop_feature(self) -> np.ndarray:
         """(R X)[i, f] W[i, f]: (k + 1, d)."""
         weights = self._weights[0]
-        found = np.zeros_like(weights)  # R X
+        hops = np.zeros_like(weights)  # R X
         for nodes, rows in self._rows():
-            found += (rows.T @ self.reach[:, nodes].T).T
-        return found * weights
+            hops += (rows.T @ self.reach[:, nodes].T).T
+        return hops * weights
 
     @cached_property
     def node_feature(self) -> sp.csr_array:
@@ -545,14 +523,9 @@ class Explanation(Described):
     def _describe(self) -> Description:
         return describe(self.summary(5), MAX_ROWS)
 
-    @cached_property
+    @property
     def _contrast(self) -> np.ndarray:
-        """1 for the explained class and -1 for the one that it is compared with: (m,)."""
-        signs = np.zeros(len(self.logits))
-        signs[self.target] = 1
-        if self.rival is not None:
-            signs[self.rival] = -1
-        return signs
+        return contrast(len(self.logits), self.target, self.rival)
 
     @cached_property
     def _weights(self) -> tuple[np.ndarray, float]:

@@ -37,7 +37,15 @@ from hoplite.config import check_number
 from hoplite.engine.backend import transposed_product
 from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError
-from hoplite.explain.exact import ExactModel, NoRemovals, node_id, node_index
+from hoplite.explain.exact import (
+    ExactModel,
+    NoRemovals,
+    contrast,
+    lead_of,
+    node_id,
+    node_index,
+    require_one_class,
+)
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph, NodeData
 from hoplite.machine import parse_bytes
@@ -112,7 +120,7 @@ def flips(
     check_number("budget", budget, 1, whole=True)
     check_number("most", most, 1, whole=True)
     exact = ExactModel(model, data, None if memory is None else parse_bytes(memory))
-    exact.require_one_class()
+    require_one_class(model.task)
     if model.num_classes < 2:
         raise ConfigError("the model has only one class, so no removal can change a prediction.")
     index = node_index(exact.data, node)
@@ -183,7 +191,7 @@ class _Search:
             effects = first_order_effects(field, self._predicted, second)
         edges = self._removals("edges", len(field.edges.source), effects[0], self._edge)
         nodes = self._removals("nodes", len(field.nodes), effects[1], self._other_node)
-        margin = float(_margin(self._decisions, self._predicted))
+        margin = float(lead_of(self._decisions, self._predicted))
         return Flips(edges, nodes, margin, self._trained.config.standardize)
 
     def _removals(
@@ -201,7 +209,7 @@ class _Search:
         self.report(f"removing {kind}", half)
         for logits in self.field.logits_without(kind, chosen):
             scores = self._trained.task.decisions(logits)
-            margins = np.append(margins, _margin(scores, self._predicted))
+            margins = np.append(margins, lead_of(scores, self._predicted))
             self.report(f"removing {kind}", half + 0.5 * len(margins) / len(chosen))
         near = NEAR * max(1.0, float(np.abs(self._decisions).max()))
         order = np.argsort(margins, kind="stable")
@@ -214,11 +222,11 @@ class _Search:
             decisions = self._decisions_on(graph, place)
             winner = int(decisions.argmax())  # of equals the first, as in a prediction
             if winner != self._predicted:
-                margin = float(_margin(decisions, self._predicted))
+                margin = float(lead_of(decisions, self._predicted))
                 flips.append(flip(self._trained.class_names[winner], margin))
-        found = tuple(sorted(flips, key=lambda flip: flip.margin))
         self.report(f"removing {kind}", half + 0.5)
-        return Removals(len(chosen), count, found)
+        flips.sort(key=lambda flip: flip.margin)
+        return Removals(len(chosen), count, tuple(flips))
 
     def _edge(self, chosen: int) -> tuple[Callable[[str, float], EdgeFlip], Graph, int]:
         """How the edge is named, the graph without it, and where the explained node is then."""
@@ -238,11 +246,6 @@ class _Search:
 
     def _graph(self, adjacency: sp.csr_array, features: Any) -> Graph:
         return Graph(adjacency, features).with_loop_weight(self.field.graph.loop_weight)
-
-
-def _margin(logits: np.ndarray, chosen: int) -> np.ndarray:
-    """The logit of one class minus the highest other: (..., m) -> (...)."""
-    return logits[..., chosen] - np.delete(logits, chosen, axis=-1).max(axis=-1)
 
 
 class Edges(NamedTuple):
@@ -292,15 +295,17 @@ class Field:
         self.matrix = SparseMatrix.from_scipy(normal[inside][:, inside], symmetric=True)
         factors = _end_factors(graph.adjacency, operator.loop_of(graph))
         self._factors = factors.T.tocsr()  # row u: the E of its neighbours without u
-        upper = [sp.triu(one, 1, "csr").tocoo() for one in (normal, factors, self._factors)]
+        matrices = (normal, factors, self._factors)
+        upper = [sp.triu(matrix, 1, "csr").tocoo() for matrix in matrices]
         x, y = upper[0].coords
         near = ((self.place[x] >= 0) | (self.place[y] >= 0)) & (self.hops > 0)
-        self.edges = Edges(x[near], y[near], *(one.data[near] for one in upper))
+        self.edges = Edges(x[near], y[near], *(matrix.data[near] for matrix in upper))
         reached = np.isfinite(far) & (self.hops > 0)
         reached[node] = False
         self.nodes = np.flatnonzero(reached)
         features = graph.features[inside].astype(np.float64)
-        self._signals = [np.ascontiguousarray(features @ one) for one in exact.maps]  # (nodes, m)
+        signals = [np.ascontiguousarray(features @ theta) for theta in exact.maps]  # (nodes, m)
+        self._signals = signals * (self.hops + 1) if len(signals) == 1 else signals
 
     @property
     def batch_size(self) -> int:
@@ -315,9 +320,8 @@ class Field:
 
     def signals(self) -> Iterator[tuple[float, np.ndarray]]:
         """The coefficient c_i of every hop, with X Theta_i: (nodes, m)."""
-        one = len(self._signals) == 1
-        for i, coefficient in enumerate(self.exact.coefficients[: self.hops + 1].tolist()):
-            yield coefficient, self._signals[0 if one else i]
+        coefficients = self.exact.coefficients[: self.hops + 1].tolist()
+        yield from zip(coefficients, self._signals, strict=False)
 
     def next_hop(
         self, step: Step, now: np.ndarray, before: np.ndarray, batch: _Batch | None = None
@@ -427,17 +431,16 @@ def first_order_effects(field: Field, best: int, second: int) -> tuple[np.ndarra
 
 def _adjoint(field: Field, best: int, second: int) -> list[np.ndarray]:
     """y_0 .. y_k, each (nodes, 1), for F the difference of two logits."""
-    contrast = np.zeros((field.exact.trained.num_classes, 1))
-    contrast[best], contrast[second] = 1, -1
-    contrast /= field.exact.scaling.deviation[:, None]
-    terms = [coefficient * (signal @ contrast) for coefficient, signal in field.signals()]
-    found, next_g = [terms[-1]], 0.0
+    signs = contrast(field.exact.trained.num_classes, best, second)[:, None]
+    signs /= field.exact.scaling.deviation[:, None]
+    terms = [coefficient * (signal @ signs) for coefficient, signal in field.signals()]
+    adjoint, next_g = [terms[-1]], 0.0
     steps = list(field.basis.steps(field.hops))
     for term, (a, b, g) in zip(terms[-2::-1], steps[::-1], strict=True):
-        later = found[-2] if next_g else found[-1]
-        found.append(term + field.next_hop((a, b, next_g), found[-1], later))
+        later = adjoint[-2] if next_g else adjoint[-1]
+        adjoint.append(term + field.next_hop((a, b, next_g), adjoint[-1], later))
         next_g = g
-    return found[::-1]
+    return adjoint[::-1]
 
 
 def _combined(field: Field, shared: np.ndarray, loops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

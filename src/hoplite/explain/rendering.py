@@ -171,9 +171,9 @@ def class_table(values: Summary) -> Table:
     """The classes, and the threshold if one was chosen; of numbers, the value."""
     places, chosen, classes = decimals(values), values.threshold, values.classes
     rows = []
-    for one in classes.top:
-        value = cell(one.value) if one.probability is None else percent(one.probability)
-        rows.append([short(one.name), signed(one.logit, places), value])
+    for output in classes.top:
+        value = cell(output.value) if output.probability is None else percent(output.probability)
+        rows.append([short(output.name), signed(output.logit, places), value])
     if values.model.task == "regression":
         return Table(["output", "logit", "value"], rows, "Output")
     if classes.others:
@@ -182,8 +182,8 @@ def class_table(values: Summary) -> Table:
     columns = ["class", "logit", "probability"]
     if chosen is not None:
         columns.append("threshold")
-        for row, one in zip(rows, classes.top, strict=True):
-            row.append(percent(chosen.probability) if one.name == chosen.class_ else "")
+        for row, output in zip(rows, classes.top, strict=True):
+            row.append(percent(chosen.probability) if output.name == chosen.class_ else "")
     return Table(columns, rows, "Classes")
 
 
@@ -191,10 +191,10 @@ def flip_table(values: Summary) -> Table:
     """The removals that change the prediction, and the margin of its class then."""
     assert values.flips is not None
     edges, nodes, places = values.flips.edges.found, values.flips.nodes.found, decimals(values)
-    names = [f"edge {short(one.source.id)} {NOTHING} {short(one.target.id)}" for one in edges]
-    names += [f"node {short(one.node.id)}" for one in nodes]
+    names = [f"edge {short(flip.source.id)} {NOTHING} {short(flip.target.id)}" for flip in edges]
+    names += [f"node {short(flip.node.id)}" for flip in nodes]
     flips = zip(names, (*edges, *nodes), strict=True)
-    rows = [[name, short(one.becomes), signed(one.margin, places)] for name, one in flips]
+    rows = [[name, short(flip.becomes), signed(flip.margin, places)] for name, flip in flips]
     return Table(["remove", "becomes", "margin"], rows, "What would change the prediction")
 
 
@@ -321,10 +321,10 @@ def change_sentence(values: Summary) -> str:
     """How many values of the node itself change the prediction."""
     changes = values.changes
     assert changes is not None
-    node, found = f"node {short(values.node.id)}", len(changes.found)
-    if not found:
+    node, count = f"node {short(values.node.id)}", len(changes.found)
+    if not count:
         return f"Changing one value of {node} does not change the prediction."
-    which = "one value" if found == 1 else f"any one of {found:,} values"
+    which = "one value" if count == 1 else f"any one of {count:,} values"
     return f"Changing {which} of {node} would change the prediction."
 
 
@@ -353,7 +353,6 @@ def explanation_page(values: Summary, *, command: str = "") -> str:
     nodes, edges = values.neighbourhood.nodes, values.neighbourhood.edges
     return render(
         template.read_text(encoding="utf-8"),
-        {},
         command=command,
         values=values,
         places=positions(nodes, edges),
@@ -368,11 +367,8 @@ def explanation_figure(values: Summary, by: str | None = None) -> Figure:
     views = {view: contribution_bars(values, view) for view in HEADINGS if by in (None, view)}
     views = {HEADINGS[view]: bars for view, bars in views.items() if bars or by}
     if by == "classes":
-        name, unit, views = (
-            title(values),
-            class_axis(values),
-            {"Outputs of the model": class_bars(values)},
-        )
+        name, unit = title(values), class_axis(values)
+        views = {"Outputs of the model": class_bars(values)}
     heights = [bars_height(bars) for bars in views.values()]
     return figure(panels([lying(bars, unit) for bars in views.values()], [*views], heights), name)
 
@@ -390,12 +386,12 @@ def class_bars(values: Summary) -> list[Bar]:
     """The probability of every class in percent, or the value."""
     tints = {values.against: "@pull", values.class_: "@push"}
     bars = []
-    for one in values.classes.top:
-        colour, share = tints.get(one.name, "@other"), one.probability
+    for output in values.classes.top:
+        colour, share = tints.get(output.name, "@other"), output.probability
         if share is None:
-            bars.append(Bar(one.name, one.value or 0.0, colour, cell(one.value)))
+            bars.append(Bar(output.name, output.value or 0.0, colour, cell(output.value)))
         else:
-            bars.append(Bar(one.name, 100 * share, colour, percent(share)))
+            bars.append(Bar(output.name, 100 * share, colour, percent(share)))
     if values.classes.others and values.model.task == "classification":
         name, rest = f"the other {values.classes.others:,}", values.classes.rest
         bars.append(Bar(name, 100 * rest, f"@other/{FAINT}", percent(rest)))

@@ -11,14 +11,14 @@ and of ``colours`` a colour's part belongs in equal shares to the nodes that car
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from hoplite.errors import ConfigError
-from hoplite.explain.exact import class_index
+from hoplite.explain.exact import compared_classes, contrast
 from hoplite.formatting import MAX_ROWS, Described, Description, Table, signed
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
@@ -100,7 +100,8 @@ class GraphExplanation(Described):
     def to_dict(self, top: int = 10) -> dict[str, Any]:
         """Plain JSON values, with the ``top`` nodes and columns."""
         steps = {} if self.by_step is None else {f"by_{self.steps}": self.by_step.tolist()}
-        nodes, columns = _strongest(self._nodes, top), _strongest(self.columns.items(), top)
+        nodes = _strongest(self._addends.get("node", ()), top)
+        columns = _strongest(self.columns.items(), top)
         return {
             "graph": self.graph_id,
             "predicted": self.predicted,
@@ -116,9 +117,13 @@ class GraphExplanation(Described):
         }
 
     @property
-    def _nodes(self) -> list[tuple[Any, float]]:
-        amounts = [] if self.by_node is None else self.by_node.tolist()
-        return list(zip(self.node_ids, amounts, strict=False))
+    def _addends(self) -> dict[str, list[tuple[Any, float]]]:
+        """The parts of the logit by hop or depth, node and column, with their names."""
+        columns = {"column": [*self.columns.items()]}
+        if self.by_step is None or self.by_node is None:
+            return columns
+        nodes = [*zip(self.node_ids, self.by_node.tolist(), strict=True)]
+        return {self.steps: [*enumerate(self.by_step.tolist())], "node": nodes, **columns}
 
     def describe(self, top: int = 10) -> Description:
         """Tables of hops, nodes and columns, each of which adds up to the logit."""
@@ -128,25 +133,20 @@ class GraphExplanation(Described):
             "predicted": self.predicted,
             f"logit of {self.class_}{lead}": signed(self.logit, 4),
         }
-        tables = [self._table("column", self.columns.items(), top, "bias", self.bias)]
-        if self.by_step is not None:
-            constant = "no node", self.constant
-            steps = list(enumerate(self.by_step.tolist()))
-            tables.insert(0, self._table(self.steps, steps, top, *constant))
-            tables.insert(1, self._table("node", self._nodes, top, *constant))
+        tables = [self._table(what, parts, top) for what, parts in self._addends.items()]
         return Description(f"Why {self.graph_id} is predicted {self.predicted}", facts, tables)
 
-    def _table(
-        self, what: str, parts: Collection[tuple[Any, float]], top: int, rest: str, constant: float
-    ) -> Table:
+    def _table(self, what: str, parts: Sequence[tuple[Any, float]], top: int) -> Table:
         """The strongest parts, all others together, what belongs to none, and the sum."""
         rows = _strongest(parts, top)
+        constant = ("bias", self.bias) if what == "column" else ("no node", self.constant)
         if what == self.steps:
             rows.sort()
         hidden = len(parts) - len(rows)
         others = sum(part for _, part in parts) - sum(part for _, part in rows)
         rows += [(f"the other {hidden:,}", others)] if hidden else []
-        rows += [(rest, constant), ("sum", constant + sum(part for _, part in rows))]
+        rows += [constant]
+        rows += [("sum", sum(part for _, part in rows))]
         cells = [[str(name), signed(part, 4)] for name, part in rows]
         return Table([what, "contribution"], cells, f"By {what}")
 
@@ -162,34 +162,31 @@ class GraphExplanation(Described):
         The area of a node is its contribution. For large graphs, only the 300 nodes with the
         largest contributions are drawn. If the logit is not a sum over nodes, all are grey.
         """
+        explained = self.parts is not None
         amounts = np.zeros(self.graph.num_nodes) if self.by_node is None else self.by_node
         kept = np.sort(np.argsort(-np.abs(amounts), kind="stable")[:MAX_DRAWN])
-        adjacency = self.graph.adjacency[kept][:, kept].tocoo()
-        places = 24 + (SIZE - 72) * layout(adjacency)
+        adjacency = self.graph.adjacency[kept][:, kept]
+        positions = 24 + (SIZE - 72) * layout(adjacency)
         most = float(np.abs(amounts).max(initial=0)) or 1.0
+        edges = positions[np.argwhere(np.triu(adjacency.toarray()))].reshape(-1, 4)
         parts = [
-            f'<line x1="{places[u, 0]:.1f}" y1="{places[u, 1]:.1f}" x2="{places[v, 0]:.1f}" '
-            f'y2="{places[v, 1]:.1f}" stroke="{COLOURS["axis"]}" stroke-opacity="0.6"/>'
-            for u, v in zip(adjacency.row.tolist(), adjacency.col.tolist(), strict=True)
-            if u < v
+            f'<line x1="{a:.1f}" y1="{b:.1f}" x2="{c:.1f}" y2="{d:.1f}" '
+            f'stroke="{COLOURS["axis"]}" stroke-opacity="0.6"/>'
+            for a, b, c, d in edges
         ]
-        for place, node in zip(places, kept.tolist(), strict=True):
+        for (x, y), node in zip(positions, kept.tolist(), strict=True):
             amount, name = float(amounts[node]), html.escape(str(self.node_ids[node]))
             share = abs(amount) / most
-            colour, title = (
-                COLOURS["push" if amount >= 0 else "pull"],
-                f"{name}: {signed(amount, 4)}",
-            )
-            if self.by_node is None:
-                colour, title = COLOURS["axis"], name
+            colour = COLOURS["axis" if not explained else "push" if amount >= 0 else "pull"]
+            title = f"{name}: {signed(amount, 4)}" if explained else name
             parts.append(
-                f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{4 + 12 * share**0.5:.1f}" '
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{4 + 12 * share**0.5:.1f}" '
                 f'fill="{colour}" fill-opacity="{0.25 + 0.75 * share:.2f}" '
                 f'stroke="{colour}"><title>{title}</title></circle>'
             )
             if len(kept) <= MAX_NAMED:
                 parts.append(
-                    f'<text x="{place[0] + 18:.1f}" y="{place[1] + 4:.1f}" font-size="13" '
+                    f'<text x="{x + 18:.1f}" y="{y + 4:.1f}" font-size="13" '
                     f'font-family="sans-serif" fill="{COLOURS["ink"]}">{name}</text>'
                 )
         label = html.escape(f"Graph {self.graph_id}: parts of {self.class_} by node")
@@ -254,44 +251,28 @@ def explain_graph(
     >>> hoplite.explain_graph(model, graphs, 0).class_
     'ring'
     """
-    if alone and against is not None:
-        raise ConfigError("cannot be combined with against.", "alone")
-    place = graphs.index(graph)
-    pooled = model.pooled(graphs.select([place]))
+    index = graphs.index(graph)
+    pooled = model.pooled(graphs.select([index]))
     logits, names = model.head.logits(pooled)[0].astype(np.float64), model.class_names
-    decisions = model.task.decisions(logits)
-    c, versus = int(decisions.argmax()), None
-    if class_ is not None:
-        c = class_index("class", names, class_)
-    if against is not None:
-        versus = class_index("against", names, against)
-    elif model.task.exclusive and len(names) > 1 and not alone:
-        versus = int(np.where(np.arange(len(names)) == c, -np.inf, decisions).argmax())
-    signs = np.zeros(len(names))
-    signs[c] = 1
-    if versus is not None:
-        signs[versus] -= 1
-    contrast = model.head.maps_[0].astype(np.float64) @ signs
-    threshold = 0.0 if versus is None else float((decisions - logits) @ signs)
+    target, rival = compared_classes(model.task, names, logits, class_, against, alone=alone)
+    signs = contrast(len(names), target, rival)
+    theta = model.head.maps_[0].astype(np.float64) @ signs
+    threshold = 0.0 if rival is None else float((model.task.decisions(logits) - logits) @ signs)
     bias = float(model.head.weights.get("bias", np.zeros(len(names))) @ signs) + threshold
-    row: Any = pooled.features[[0]]
-    row = (row.toarray() if hasattr(row, "toarray") else row)[0].astype(np.float64)
-    amounts = row * contrast
-    filled = np.flatnonzero(amounts).tolist()
+    amounts = sp.csr_array(pooled.features).toarray()[0].astype(np.float64) * theta
     own, titles = pooled.graphs.graph(0), pooled.feature_names or ()
     places = {name: f"{name}, {where}" for name, where in model.pooling.places(own).items()}
-    columns = {places.get(titles[j], titles[j]): float(amounts[j]) for j in filled}
-    parts = model.pooling.node_parts(pooled.graphs, contrast)
-    predicted = str(model.task.columns(logits[None], names)["predicted"][0])
+    filled = np.flatnonzero(amounts).tolist()
+    parts = model.pooling.node_parts(pooled.graphs, theta)
     return GraphExplanation(
-        graphs.graph_ids[place] if graphs.graph_ids is not None else place,
+        index if graphs.graph_ids is None else graphs.graph_ids[index],
         own,
-        names[c],
-        None if versus is None else names[versus],
-        predicted,
+        names[target],
+        None if rival is None else names[rival],
+        str(model.task.columns(logits[None], names)["predicted"][0]),
         float(logits @ signs) + threshold,
         bias,
-        columns,
+        {places.get(titles[j], titles[j]): float(amounts[j]) for j in filled},
         parts,
         model.pooling.steps,
         0.0 if parts is None else model.pooling.constant_part(amounts),
@@ -303,21 +284,21 @@ def _strongest(parts: Iterable[tuple[Any, float]], top: int) -> list[tuple[Any, 
 
 
 def layout(adjacency: Any) -> np.ndarray:
-    """Places of the nodes in the unit square, by forces between them: (n, 2).
+    """Positions of the nodes in the unit square, by forces between them: (n, 2).
 
     All nodes repel each other and edges attract (Fruchterman and Reingold, 1991), from a circle.
     """
     n = adjacency.shape[0]
     turn = 2 * np.pi * np.arange(n) / max(n, 1)
-    places = np.column_stack([np.cos(turn), np.sin(turn) * 0.999])
+    positions = np.column_stack([np.cos(turn), np.sin(turn) * 0.999])
     joined = adjacency.toarray() > 0
     ideal = 1.5 / np.sqrt(max(n, 1))
     for step in range(ROUNDS):
-        gap = places[:, None] - places[None]
+        gap = positions[:, None] - positions[None]
         distance = np.maximum(np.sqrt((gap**2).sum(axis=2)), 1e-3)
         force = (ideal / distance) ** 2 - np.where(joined, distance / ideal, 0.0)
-        move = (gap * force[:, :, None]).sum(axis=1) - 0.05 * places / ideal
+        move = (gap * force[:, :, None]).sum(axis=1) - 0.05 * positions / ideal
         length = np.maximum(np.sqrt((move**2).sum(axis=1)), 1e-9)[:, None]
-        places = places + move / length * np.minimum(length, 0.2 * (1 - step / ROUNDS))
-    low, high = places.min(axis=0, initial=0), places.max(axis=0, initial=1)
-    return (places - low) / max(float((high - low).max()), 1e-9)
+        positions = positions + move / length * np.minimum(length, 0.2 * (1 - step / ROUNDS))
+    low, high = positions.min(axis=0, initial=0), positions.max(axis=0, initial=1)
+    return (positions - low) / max(float((high - low).max()), 1e-9)

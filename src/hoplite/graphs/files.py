@@ -1,87 +1,228 @@
-"""Sets of graphs on disk, larger than memory: a folder of arrays, read a range at a time.
+"""Sets of graphs in files: one ``.npz`` file, or a folder for what is larger than memory.
 
-``graphs.json`` has the names, and next to it are ``sizes.npy``, ``labels.npy`` and ``split.npy``
-(G,; 0 training, 1 validation, 2 test, 3 none of them),
-``indptr.npy`` (n + 1,), ``indices.npy`` and ``weights.npy`` (arcs,), and ``features.npy`` (n, d).
-A range is checked when it is read, as every :class:`hoplite.Graph` is.
+A folder has the features (n, d) and the block-diagonal matrix (n, n) of all graphs in ``.npy``
+files, which are read and checked a range at a time, and what there is one of for each graph in
+``graphs.npz``. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
+import scipy.sparse as sp
 
-from hoplite.errors import DatasetError, GraphError
-from hoplite.files import MAX_JSON, atomic_write_text, parse_json, read_regular, to_json
-from hoplite.graph import PARTS, Split
+from hoplite.config import check_number
+from hoplite.csr import CsrPiece
+from hoplite.errors import ConfigError, DatasetError, GraphError
+from hoplite.files import atomic_write, reading
+from hoplite.graph import PARTS, Graph, Split
 from hoplite.graphs.graph_set import GraphSet
-from hoplite.io.array_files import growing_npy
+from hoplite.io.array_files import (
+    CsrFiles,
+    NpyRows,
+    NpzFile,
+    growing_csr,
+    growing_npy,
+    npz_arrays,
+)
+from hoplite.io.npz import narrow, open_npz
+from hoplite.labels import known_labels
 from hoplite.preparation import Preparation
 
-FILE = "graphs.json"
-ARRAYS = {  # types; None for those of the labels
-    "sizes": np.int64,
-    "labels": None,
-    "split": np.uint8,
-    "indptr": np.int64,
-    "indices": np.int64,
-    "weights": np.float32,
-    "features": np.float32,
-}
-DIMENSIONS = {"labels": (1, 2), "features": (2,)}  # of the others 1
+FILE, FEATURES = "graphs.npz", "features.npy"
+MAX_NODES = 10**8  # of a file without features
+MAX_DENSE = 1 << 26  # values of features with tags
 
 
 @dataclass(frozen=True)
-class GraphFiles:
-    """graphs.json."""
+class FeatureFile:
+    """X in a file, read in ranges of rows; nothing of it stays in memory."""
 
-    name: str
-    class_names: list[str] | None = None
-    feature_names: list[str] | None = None
-    format: int = 1
-
-
-class RowFile:
-    """A ``.npy`` file that is read in ranges of rows; nothing of it stays in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.shape, self.dtype = self._opened().shape, self._opened().dtype
-
-    def _opened(self) -> np.ndarray:
-        return np.lib.format.open_memmap(self._path, mode="r")
-
-    def __len__(self) -> int:
-        return self.shape[0]
+    path: Path
+    shape: tuple[int, ...]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        return np.array(self._opened()[rows])
+        with NpyRows(self.path) as file:
+            return file.read(int(rows.start), int(rows.stop))
 
 
 @dataclass(frozen=True)
-class ArcFiles:
-    """The arcs of a block-diagonal matrix, read in ranges of rows like a CSR matrix."""
+class EdgeFiles:
+    """The block-diagonal matrix in a folder, read in ranges of rows, each of which is checked."""
 
-    indptr: RowFile
-    indices: RowFile
-    data: RowFile
+    folder: Path
+    rows: int
+    entries: int
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.indptr) - 1, len(self.indptr) - 1
+    def read(self, start: int, stop: int) -> CsrPiece:
+        with CsrFiles(self.folder, self._damaged) as files:
+            return files.read(start, stop)
 
-    @property
-    def nnz(self) -> int:
-        return len(self.indices)
+    def _damaged(self, error: Exception) -> Exception:
+        return GraphError(f"{self.folder} is damaged ({error}); write it again.")
 
 
-def refuse_loss(graphs: GraphSet, *names: str) -> None:
+def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
+    """Write graphs that come in several sets, such as one for each file, into one folder.
+
+    Parameters
+    ----------
+    folder : path
+        It is made if it does not exist; ``graphs.npz`` is written last.
+    parts : iterable of GraphSet
+        With the same features and class names; only one is in memory at a time. Their splits are
+        kept; if none has one, all graphs with a label train. Those with ``graph_ids``,
+        ``node_ids`` or a fitted ``preparation``, which would be lost, are refused.
+    """
+    folder, parts = Path(folder), iter(parts)
+    first = next(parts, None)
+    if first is None:
+        raise DatasetError("there are no graph sets to write; pass at least one.")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).unlink(missing_ok=True)
+    tables, nodes = [], 0
+    with (
+        growing_csr(folder, np.int64, np.float32) as append_edges,
+        growing_npy(folder / FEATURES, np.float32, (first.num_features,)) as append_features,
+    ):
+        for part in itertools.chain([first], parts):
+            _refuse_loss(part, "graph_ids", "node_ids", "preparation")
+            for _, block in part.blocks(part.num_features):
+                matrix, end = block.adjacency, nodes + block.num_nodes
+                entries = matrix.data, matrix.indices.astype(np.int64) + nodes, matrix.indptr
+                append_edges(sp.csr_array(entries, shape=(block.num_nodes, end)))
+                append_features(block.feature_rows(0, block.num_nodes))
+                nodes = end
+            tables.append(_graph_arrays(part))
+    arrays = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    _write_arrays(folder / FILE, arrays | _name_arrays(first))
+
+
+def open_graph_files(folder: Path) -> GraphSet:
+    """The set in a folder of :func:`write_graph_files`; features and edges stay on disk."""
+    with (
+        reading(folder, "set of graphs", "write it again"),
+        npz_arrays(folder / FILE) as file,
+        CsrFiles(folder) as edges,
+        NpyRows(folder / FEATURES) as features,
+    ):
+        counts = _counts(file, "node_counts")
+        if counts.sum(dtype=np.float64) != edges.rows or len(features) != edges.rows:
+            raise ValueError("the number of nodes does not match")
+        if features.dtype != np.float32 or len(features.shape) != 2:
+            raise ValueError(f"{FEATURES} has type {features.dtype} and shape {features.shape}")
+        matrix = EdgeFiles(folder, edges.rows, edges.entries)
+        rows = FeatureFile(folder / FEATURES, features.shape)
+        return _read_set(file, matrix, rows, counts, folder.name)
+
+
+def write_graphs(path: str | Path, graphs: GraphSet) -> None:
+    """Write a set of graphs to a ``.npz`` file, which :func:`hoplite.load_graphs` reads.
+
+    Parameters
+    ----------
+    path : path
+        The file to write.
+    graphs : GraphSet
+
+    Notes
+    -----
+    The arrays are ``node_counts`` and ``edge_counts`` (G,), ``edge_source`` and ``edge_target``
+    (e,) within a graph, ``edge_weights`` if there are any, ``node_attributes`` (n, d),
+    ``graph_labels``, ``class_names``, ``feature_names``, ``graph_ids``, and ``split`` (G,): 0
+    training, 1 validation, 2 test, 3 none of them. A file cannot store how columns were prepared,
+    so a set that was loaded from tables is refused.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hoplite import Graph, load_graphs
+    >>> pair = Graph.from_edges([(0, 1)], [[1.0], [2.0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_graphs(f"{folder}/pairs.npz", load_graphs([pair, pair], labels=["a", "b"]))
+    ...     load_graphs(f"{folder}/pairs.npz").class_names
+    ('a', 'b')
+    """
+    _refuse_loss(graphs, "preparation")
+    block = graphs.block(0, len(graphs))  # of a set on disk, too
+    upper = sp.csr_array(sp.triu(block.adjacency, k=1, format="csr"))
+    rows, columns = upper.nonzero()
+    owner = np.searchsorted(graphs.offsets, rows, "right") - 1
+    features: Any = block.features
+    arrays = _graph_arrays(graphs) | {
+        "edge_counts": narrow(np.bincount(owner, minlength=len(graphs))),
+        "edge_source": narrow(rows - graphs.offsets[owner]),
+        "edge_target": narrow(columns - graphs.offsets[owner]),
+        "node_attributes": features.toarray() if sp.issparse(features) else np.asarray(features),
+    }
+    if (upper.data != 1).any():
+        arrays["edge_weights"] = upper.data
+    _write_arrays(Path(path), arrays | _name_arrays(graphs))
+
+
+def read_npz_graphs(path: Path, *, split: int | None = None) -> GraphSet:
+    """Read a ``.npz`` file of :func:`write_graphs`.
+
+    Also ``node_tags`` (n,) are features, as one-hot columns, and ``class_values`` and
+    ``tag_values`` are names. ``split`` chooses one of several splits: (splits, G).
+    """
+    with open_npz(path, "write it with hoplite.graphs.write_graphs") as file:
+        counts, links = _counts(file, "node_counts"), _counts(file, "edge_counts")
+        ends = [file.read(f"edge_{end}", "iu", 1).astype(np.int64) for end in ("source", "target")]
+        if len(counts) != len(links) or links.sum(dtype=np.float64) != len(ends[0]):
+            raise ValueError("node_counts, edge_counts and edge_source do not match")
+        owner = np.repeat(np.arange(len(counts)), links)
+        for end in ends:
+            if len(end) != len(owner) or ((end < 0) | (end >= counts[owner])).any():
+                raise ValueError("an edge ends outside of its graph")
+        tags = file.read("node_tags", "iu", 1)[:, None] if "node_tags" in file else None
+        values = file.read("tag_values", "iu", 1) if "tag_values" in file else None
+        numbers = file.read("node_attributes", "f", 2) if "node_attributes" in file else None
+        if tags is not None and values is not None:
+            if not 0 <= tags.min() <= tags.max() < len(values):
+                raise ValueError("node_tags and tag_values do not match")
+            tags = values[tags]
+        rows = [len(array) for array in (tags, numbers) if array is not None]
+        if counts.sum(dtype=np.float64) > min(rows, default=MAX_NODES):
+            raise ValueError("node_counts are too large")
+        offsets = np.append(0, np.cumsum(counts))
+        features, names = tag_features(int(offsets[-1]), tags, numbers)
+        weights = file.read("edge_weights", "f", 1) if "edge_weights" in file else None
+        pairs = np.column_stack([end + offsets[owner] for end in ends])
+        block = Graph.from_edges(pairs, features, weights=weights)
+        return _read_set(file, block.adjacency, block.features, counts, path.stem, split, names)
+
+
+def tag_features(
+    nodes: int, tags: np.ndarray | None, numbers: np.ndarray | None
+) -> tuple[Any, list[str]]:
+    """X and its names: one-hot columns for every column of tags, then the numbers.
+
+    X is sparse where it has tags and more than ``MAX_DENSE`` values.
+    """
+    columns: list[Any] = []
+    names: list[str] = []
+    for j, tag in enumerate([] if tags is None else tags.T):
+        values, codes = np.unique(tag, return_inverse=True)
+        columns.append(sp.eye_array(len(values), dtype=np.float32, format="csr")[codes])
+        names += [f"tag{j or ''}={value}" for value in values]
+    if numbers is not None:
+        columns.append(numbers)
+        names += [f"attribute{j}" for j in range(numbers.shape[1])]
+    if any(column.shape[0] != nodes for column in columns):
+        raise ValueError(f"the node features do not have {nodes:,} rows")
+    if tags is None:
+        return np.empty((nodes, 0), np.float32) if numbers is None else numbers, names
+    whole = sp.csr_array(sp.hstack([sp.csr_array(column) for column in columns]))
+    return whole.toarray() if nodes * len(names) <= MAX_DENSE else whole, names
+
+
+def _refuse_loss(graphs: GraphSet, *names: str) -> None:
     """GraphError if the set has one of these fields, which a file does not keep."""
     for name in names:
         value = getattr(graphs, name)
@@ -92,102 +233,72 @@ def refuse_loss(graphs: GraphSet, *names: str) -> None:
             )
 
 
-def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
-    """Write graphs that come in several sets, such as one per file, into one folder.
+def _graph_arrays(graphs: GraphSet) -> dict[str, np.ndarray]:
+    """What a file has one of for each graph: (G,), or (G, m) of several labels."""
+    parts = np.full(len(graphs), len(PARTS), np.uint8)
+    for number, part in enumerate(PARTS):
+        parts[getattr(graphs.table.split, part)] = number
+    labels = graphs.table.labels
+    return {"node_counts": narrow(graphs.sizes), "graph_labels": labels, "split": parts}
 
-    Parameters
-    ----------
-    folder : path
-        The folder, created if it does not exist; ``graphs.json`` is written last.
-    parts : iterable of GraphSet
-        Sets with the same features and class names; only one is in memory at a time. Their splits
-        are kept; if none has a split, all labelled graphs are training graphs. Sets with
-        ``graph_ids``, ``node_ids`` or a fitted ``preparation`` are rejected, because these would be
-        lost.
 
-    Examples
-    --------
-    >>> import tempfile
-    >>> from hoplite import Graph, load_graphs
-    >>> pair = load_graphs([Graph.from_edges([(0, 1)], [[1.0], [2.0]])] * 2, labels=["a", "b"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_graph_files(folder, [pair, pair])
-    ...     len(load_graphs(folder))
-    4
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).unlink(missing_ok=True)
-    first: GraphSet | None = None
-    with ExitStack() as stack:
-        files: dict[str, Any] = {}
-        start = arcs = 0
-        for part in parts:
-            refuse_loss(part, "graph_ids", "node_ids", "preparation")
-            labels = part.table.labels
-            places = np.full(len(part), len(PARTS), np.uint8)
-            for number, name in enumerate(PARTS):
-                places[getattr(part.table.split, name)] = number
-            if first is None:
-                first = part
-                rows = {"labels": labels.shape[1:], "features": (part.num_features,)}
-                for name, dtype in ARRAYS.items():
-                    path, row = folder / f"{name}.npy", rows.get(name, ())
-                    writer = growing_npy(path, dtype or labels.dtype, row)
-                    files[name] = stack.enter_context(writer)
-                files["indptr"](np.zeros(1))
-            for _, block in part.blocks(part.num_features):
-                features: Any = block.features
-                dense = features.toarray() if hasattr(features, "toarray") else features
-                files["features"](dense)
-                files["indptr"](block.adjacency.indptr[1:].astype(np.int64) + arcs)
-                files["indices"](block.adjacency.indices.astype(np.int64) + start)
-                files["weights"](block.adjacency.data)
-                start, arcs = start + block.num_nodes, arcs + block.adjacency.nnz
-            files["sizes"](part.sizes)
-            files["labels"](labels)
-            files["split"](places)
-    if first is None:
-        raise DatasetError("there are no graph sets to write; pass at least one.")
-    names = first.feature_names
-    content = GraphFiles(
-        first.name, [*(first.class_names or ())] or None, None if names is None else [*names]
+def _name_arrays(graphs: GraphSet) -> dict[str, np.ndarray]:
+    names = {name: getattr(graphs, name) for name in ("class_names", "feature_names", "graph_ids")}
+    return {name: np.array([*map(str, texts)]) for name, texts in names.items() if texts}
+
+
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    with atomic_write(path) as file:
+        np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def _read_set(
+    file: NpzFile,
+    adjacency: Any,
+    features: Any,
+    counts: np.ndarray,
+    name: str,
+    split: int | None = None,
+    feature_names: list[str] | None = None,
+) -> GraphSet:
+    """The set of these graphs with the labels, names and split of the file."""
+    labels = file.read("graph_labels", "iuf", 1, 2) if "graph_labels" in file else None
+    class_names = _texts(file, "class_names")
+    if class_names is None and "class_values" in file:
+        class_names = [*map(str, file.read("class_values", "iu", 1).tolist())]
+    graphs = GraphSet(
+        adjacency,
+        features,
+        np.append(0, np.cumsum(counts)),
+        labels,
+        Split(),
+        class_names,
+        _texts(file, "feature_names") or feature_names,
+        _texts(file, "graph_ids"),
+        name=name,
     )
-    atomic_write_text(folder / FILE, to_json(content))
+    if labels is None:
+        return graphs
+    if "split" not in file:
+        if split is not None:
+            raise ConfigError(f"is {split}, but {name} has no split; leave it out.", "split")
+        return graphs.with_split(None)
+    parts = np.atleast_2d(file.read("split", "iu", 1, 2))
+    if parts.shape[1] != len(counts):
+        raise ValueError("split does not have one column per graph")
+    check_number("split", split or 0, 0, len(parts) - 1, whole=True)
+    row = np.where(known_labels(graphs.table.labels), parts[split or 0], len(PARTS))
+    note = f"split {split or 0} of {name}"
+    chosen = Split(*(np.flatnonzero(row == number) for number in range(len(PARTS))), note=note)
+    return graphs.with_split(chosen if any(chosen.sizes().values()) else None)
 
 
-def open_graph_files(folder: str | Path) -> GraphSet:
-    """The set in a folder of :func:`write_graph_files`; features and edges stay on disk."""
-    folder = Path(folder)
-    try:
-        content = parse_json(read_regular(folder / FILE, MAX_JSON), GraphFiles)
-        files = {name: RowFile(folder / f"{name}.npy") for name in ARRAYS}
-        for name, file in files.items():
-            sound = file.dtype == ARRAYS[name] or (name == "labels" and file.dtype.kind in "biuf")
-            if not sound or len(file.shape) not in DIMENSIONS.get(name, (1,)):
-                raise ValueError(f"{name}.npy has the wrong type or shape")
-        if len(files["indices"]) != len(files["weights"]):
-            raise ValueError("the number of edges does not match")
-        if not len(files["sizes"]) == len(files["labels"]) == len(files["split"]):
-            raise ValueError("the number of graphs does not match")
-        sizes, labels, places = (files[name][:] for name in ("sizes", "labels", "split"))
-        if sizes.min(initial=0) < 0 or sizes.sum(dtype=np.float64) != len(files["indptr"]) - 1:
-            raise ValueError("the number of nodes does not match")
-        parts = [np.flatnonzero(places == number) for number in range(len(PARTS))]
-        split = Split(*parts, note=f"split of {content.name}")
-        offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        adjacency = ArcFiles(files["indptr"], files["indices"], files["weights"])
-        return GraphSet(
-            adjacency,
-            files["features"],
-            offsets,
-            labels,
-            split if any(map(len, parts)) else None,
-            class_names=content.class_names,
-            feature_names=content.feature_names,
-            name=content.name,
-        )
-    except OSError as error:
-        raise DatasetError(f"{folder} cannot be read: {error.strerror or error}.") from None
-    except (ValueError, TypeError, msgspec.ValidationError) as error:
-        raise DatasetError(f"{folder} is damaged ({error}); write it again.") from None
+def _counts(file: NpzFile, name: str) -> np.ndarray:
+    counts = file.read(name, "iu", 1).astype(np.int64)
+    if counts.min(initial=0) < 0:
+        raise ValueError(f"{name} has negative numbers")
+    return counts
+
+
+def _texts(file: NpzFile, name: str) -> list[str] | None:
+    return file.read(name, "U", 1).tolist() if name in file else None

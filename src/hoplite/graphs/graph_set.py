@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.csr import CsrMemory
 from hoplite.errors import GraphError, nearest_hint, plural
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.graph import Graph, Split
@@ -76,7 +77,7 @@ class GraphSet(Described):
 
     def __post_init__(self) -> None:
         offsets = np.asarray(self.offsets, np.int64)
-        n = self.adjacency.shape[0]
+        n = self.edge_rows.rows
         steps = np.diff(offsets)
         if offsets.ndim != 1 or not len(steps) or offsets[0] or offsets[-1] != n or min(steps) < 0:
             raise GraphError(
@@ -125,10 +126,10 @@ class GraphSet(Described):
         if not graphs:
             raise GraphError("the list of graphs is empty; pass at least one graph.")
         first = graphs[0]
-        for place, graph in enumerate(graphs):
+        for number, graph in enumerate(graphs):
             if any(getattr(graph, name) != getattr(first, name) for name in COLUMNS):
                 raise GraphError(
-                    f"graph {place} has {plural(graph.num_features, 'feature')} and graph 0 has "
+                    f"graph {number} has {plural(graph.num_features, 'feature')} and graph 0 has "
                     f"{first.num_features:,}, or their feature names or preparation differ; all "
                     "graphs must have the same columns, prepared in the same way."
                 )
@@ -141,7 +142,7 @@ class GraphSet(Described):
             np.cumsum([0, *(graph.num_nodes for graph in graphs)]),
             labels,
             feature_names=first.feature_names,
-            node_ids=[one for graph in graphs for one in graph.node_ids or ()] if named else None,
+            node_ids=[name for graph in graphs for name in graph.node_ids or ()] if named else None,
             preparation=first.preparation,
             **options,
         )
@@ -150,9 +151,17 @@ class GraphSet(Described):
         return len(self.offsets) - 1
 
     def __getitem__(self, index: int) -> Graph:
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        return self.graph(int(index) % len(self))
+        return self.graph(range(len(self))[index])
+
+    @property
+    def edge_rows(self) -> Any:
+        """The adjacency, a range of rows at a time."""
+        return CsrMemory(self.adjacency) if sp.issparse(self.adjacency) else self.adjacency
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges of all graphs."""
+        return self.edge_rows.entries // 2
 
     @property
     def num_nodes(self) -> int:
@@ -171,24 +180,14 @@ class GraphSet(Described):
 
     def block(self, start: int, stop: int) -> Graph:
         """Graphs ``start`` to ``stop`` (excluded) as one graph; GraphError if an edge joins two."""
-        low, high = self.offsets[start], self.offsets[stop]
-        ends = np.asarray(self.adjacency.indptr[low : high + 1], np.int64)
-        arcs = slice(int(ends[0]), int(ends[-1]))
-        columns = np.asarray(self.adjacency.indices[arcs], np.int64)
-        degrees = np.diff(ends)
-        if ends[0] < 0 or degrees.min(initial=0) < 0 or len(columns) != ends[-1] - ends[0]:
-            raise GraphError(f"the edges of graphs {start} to {stop - 1} are damaged.")
-        bounds, sizes = self.offsets[start : stop + 1], self.sizes[start:stop]
-        first, end = (
-            np.repeat(np.repeat(each, sizes), degrees) for each in (bounds[:-1], bounds[1:])
-        )
-        outside = np.flatnonzero((columns < first) | (columns >= end))
-        if outside.size:
-            graph = np.searchsorted(self.offsets, first[outside[0]], "right") - 1
-            raise GraphError(f"an edge connects graph {graph} with another graph.")
-        size = (int(high - low),) * 2
-        data = self.adjacency.data[arcs], columns - low, ends - ends[0]
-        matrix = sp.csr_array(data, shape=size)
+        low, high = int(self.offsets[start]), int(self.offsets[stop])
+        indptr, columns, weights = self.edge_rows.read(low, high)
+        sizes, degrees = np.diff(self.offsets[start : stop + 1]), np.diff(indptr)
+        owner = np.repeat(np.repeat(np.arange(start, stop), sizes), degrees)
+        outside = (columns < self.offsets[owner]) | (columns >= self.offsets[owner + 1])
+        if outside.any():
+            raise GraphError(f"an edge connects graph {owner[outside][0]} with another graph.")
+        matrix = sp.csr_array((weights, columns - low, indptr), shape=(high - low, high - low))
         rows = self.features[low:high]
         return Graph(matrix, rows, feature_names=self.feature_names, preparation=self.preparation)
 
@@ -226,13 +225,13 @@ class GraphSet(Described):
     def index(self, graph_id: Any) -> int:
         """The index of the graph with this id; GraphError if there is none."""
         ids = range(len(self)) if self.graph_ids is None else self.graph_ids
-        places = {str(one): place for place, one in enumerate(ids)}
-        if str(graph_id) not in places:
+        names = [*map(str, ids)]
+        if str(graph_id) not in names:
             raise GraphError(
-                f"{self.name} has no graph {graph_id!r}; ids look like "
-                f"{next(iter(places))!r}.{nearest_hint(str(graph_id), [*places][:1000])}"
+                f"{self.name} has no graph {graph_id!r}; an id is, for example, {names[0]!r}."
+                f"{nearest_hint(str(graph_id), names[:1000])}"
             )
-        return places[str(graph_id)]
+        return names.index(str(graph_id))
 
     def select(self, graphs: Any) -> GraphSet:
         """Some of the graphs, without a split.
@@ -271,9 +270,9 @@ class GraphSet(Described):
 
     def with_split(self, split: Split | None) -> GraphSet:
         """The same graphs with another split."""
-        made = dataclasses.replace(self, split=split)
-        made.__dict__["_cache"] = self.__dict__.setdefault("_cache", {})  # of the same graphs
-        return made
+        graphs = dataclasses.replace(self, split=split)
+        graphs.__dict__["_cache"] = self.__dict__.setdefault("_cache", {})  # of the same graphs
+        return graphs
 
     def with_labels(self, labels: Any, class_names: Sequence[str] | None = None) -> GraphSet:
         """The same graphs with other labels and no split."""
@@ -290,7 +289,7 @@ class GraphSet(Described):
         what = f"classes={len(self.class_names or ())}"
         return (
             f"GraphSet(graphs={len(self)}, nodes={self.num_nodes}, "
-            f"edges={self.adjacency.nnz // 2}, features={self.num_features}, "
+            f"edges={self.num_edges}, features={self.num_features}, "
             f"{what if kind.task == 'classification' else f'task={kind.task}'})"
         )
 
@@ -299,7 +298,7 @@ class GraphSet(Described):
         facts = {
             "graphs": f"{len(self):,}",
             "nodes": f"{self.num_nodes:,}, {sizes.min():,} to {sizes.max():,} in a graph",
-            "edges": f"{self.adjacency.nnz // 2:,}",
+            "edges": f"{self.num_edges:,}",
             "features": f"{self.num_features:,}",
         } | {name: described.facts[name] for name in ("labels", "split") if name in described.facts}
         tables = [

@@ -6,7 +6,6 @@ In a folder it is an ordinary trained model, whose ``training`` has the family u
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import scipy.sparse as sp
 from hoplite.errors import ModelFileError
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
-from hoplite.graphs.pooling import FAMILIES, Pooling, find_family
+from hoplite.graphs.pooling import FAMILIES, Pooling
 from hoplite.models.alignment import aligned_columns, check_prepared, in_columns
 from hoplite.models.trained import TrainedModel
 from hoplite.preparation import Preparation
@@ -33,8 +32,8 @@ class PoolingFile(msgspec.Struct, frozen=True):
     family: str
     settings: dict[str, Any]
     num_features: int
-    feature_names: list[str] | None
-    arrays: dict[str, tuple[str, bytes]]  # number type, and numbers in base64
+    feature_names: tuple[str, ...] | None
+    arrays: dict[str, bytes]  # in base64
     preparation: Preparation | None = None
 
 
@@ -50,16 +49,16 @@ class PooledGraphs(Graph):
     @classmethod
     def of(cls, graphs: GraphSet, pooling: Pooling) -> PooledGraphs:
         """The rows of all graphs, with their labels and their split."""
-        own = graphs.feature_names
-        names = pooling.names([*(own or [f"x{j}" for j in range(graphs.num_features)])])
+        columns = graphs.feature_names or [f"x{j}" for j in range(graphs.num_features)]
+        names = pooling.names([*columns])
         plain = graphs.table.with_features(pooling.features(graphs), names)
         return cls._from(plain, graphs, pooling)
 
     @classmethod
     def _from(cls, plain: Graph, graphs: GraphSet, pooling: Pooling) -> PooledGraphs:
-        made = object.__new__(cls)
-        made.__dict__.update(plain.__dict__, graphs=graphs, pooling=pooling)
-        return made
+        pooled = object.__new__(cls)
+        pooled.__dict__.update(plain.__dict__, graphs=graphs, pooling=pooling)
+        return pooled
 
     def _replace(self, **changes: Any) -> Graph:
         return self._from(super()._replace(**changes), self.graphs, self.pooling)
@@ -122,9 +121,11 @@ class GraphModel:
         columns = aligned_columns(data, self.pooling.num_features, self.feature_names)
         if columns is not None:
             own: Any = graphs.features
-            features = in_columns(own.toarray() if sp.issparse(own) else own, columns)
-            names = self.feature_names
-            graphs = dataclasses.replace(graphs, features=features, feature_names=names)
+            graphs = dataclasses.replace(
+                graphs,
+                features=in_columns(own.toarray() if sp.issparse(own) else own, columns),
+                feature_names=self.feature_names,
+            )
         return PooledGraphs.of(graphs, self.pooling)
 
     def logits(self, graphs: GraphSet) -> np.ndarray:
@@ -183,16 +184,13 @@ class GraphModel:
         Path
             The folder.
         """
-        state = self.pooling.state.items()
-        arrays = {name: (array.dtype.str, array.tobytes()) for name, array in state}
-        names = None if self.feature_names is None else list(self.feature_names)
-        settings = dataclasses.asdict(self.pooling.settings)
+        state, arrays = self.pooling.state, self.pooling.arrays.items()
         content = PoolingFile(
             self.pooling.name,
-            settings,
+            dataclasses.asdict(self.pooling.settings),
             self.pooling.num_features,
-            names,
-            arrays,
+            self.feature_names,
+            {name: state[name].astype(dtype).tobytes() for name, dtype in arrays},
             self.preparation,
         )
         training = self.head.training | {KEY: msgspec.to_builtins(content)}
@@ -225,27 +223,18 @@ class GraphModel:
             content = msgspec.convert(head.training.pop(KEY), PoolingFile)
             if content.family not in FAMILIES:
                 raise ValueError(f"unknown family {content.family!r}")
-            family = find_family(content.family)
-            pairs = content.arrays.items()
-            state = {name: np.frombuffer(data, _number_type(text)) for name, (text, data) in pairs}
+            family, data = FAMILIES[content.family], content.arrays
+            state = {name: np.frombuffer(data[name], t) for name, t in family.arrays.items()}
             pooling = family(family.Settings(**content.settings), content.num_features, state)
-        except (ValueError, TypeError, OverflowError) as error:
+            pooling.check_state()
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise ModelFileError(f"{folder} is damaged ({error}); train it again.") from None
-        names = None if content.feature_names is None else tuple(content.feature_names)
-        return cls(head, pooling, names, content.preparation)
+        return cls(head, pooling, content.feature_names, content.preparation)
 
     def __repr__(self) -> str:
-        settings = ", ".join(
-            f"{name}={value!r}" for name, value in dataclasses.asdict(self.pooling.settings).items()
-        )
-        return f"GraphModel({self.pooling.name}, {settings}, outputs={len(self.class_names)})"
-
-
-def _number_type(text: str) -> np.dtype:
-    """The type of a saved array; ValueError unless it is of plain numbers."""
-    if not re.fullmatch("[<|][fiu][1248]", text):
-        raise ValueError(f"unknown type {text!r}")
-    return np.dtype(text)
+        settings = dataclasses.asdict(self.pooling.settings).items()
+        texts = ", ".join(f"{name}={value!r}" for name, value in settings)
+        return f"GraphModel({self.pooling.name}, {texts}, outputs={len(self.class_names)})"
 
 
 def is_graph_model(model: TrainedModel) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from hoplite.config import Checked, choice_setting, number_setting
 from hoplite.engine.polynomial import iterate
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import GraphError, ModelFileError, check_choice
+from hoplite.errors import GraphError, check_choice
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.operators import OPERATORS
@@ -70,20 +70,19 @@ class Pooling(ABC):
 
     name: ClassVar[str]
     Settings: ClassVar[type[Checked]]
+    arrays: ClassVar[dict[str, type[np.number]]]  # of the state, with their types
     steps: ClassVar[str] = "hop"  # what explanations call the rows of node_parts
 
     def __init__(self, settings: Any, num_features: int, state: Mapping[str, np.ndarray]) -> None:
         self.settings, self.num_features, self.state = settings, num_features, dict(state)
-        self.check_state()
 
     @classmethod
     @abstractmethod
     def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Pooling:
         """Fit to the graphs ``train``, indices."""
 
-    @abstractmethod
-    def check_state(self) -> None:
-        """ModelFileError unless the arrays have the types and shapes that the family needs."""
+    def check_state(self) -> None:  # noqa: B027
+        """ValueError unless the arrays of a file fit each other and the settings."""
 
     @abstractmethod
     def features(self, graphs: GraphSet) -> np.ndarray | sp.csr_array:
@@ -107,14 +106,6 @@ class Pooling(ABC):
         """What of ``amounts``, the parts of the columns, belongs to no node."""
         return 0.0
 
-    def _need(self, name: str, kinds: str, ndim: int) -> np.ndarray:
-        array = self.state.get(name)
-        if array is None or array.ndim != ndim or array.dtype.kind not in kinds:
-            raise ModelFileError(
-                f"the model's {self.name} have no valid array {name!r}; train it again."
-            )
-        return array
-
 
 # ---------------------------------------------------------------------------- node inputs
 
@@ -122,18 +113,16 @@ class Pooling(ABC):
 def degree_profile(graph: Graph) -> np.ndarray:
     """log(1 + .) of the degree, and its min, max, mean and deviation over neighbours: (n, 5)."""
     degrees = np.diff(graph.adjacency.indptr).astype(np.float64)
-    near, starts = degrees[graph.adjacency.indices], graph.adjacency.indptr[:-1]
-    filled = degrees > 0
+    near, filled = degrees[graph.adjacency.indices], degrees > 0
     profile = np.zeros((len(degrees), 5))
     profile[:, 0] = degrees
-    if near.size:
-        first = starts[filled]
-        profile[filled, 1] = np.minimum.reduceat(near, first)
-        profile[filled, 2] = np.maximum.reduceat(near, first)
-        mean = np.add.reduceat(near, first) / degrees[filled]
-        square = np.add.reduceat(near**2, first) / degrees[filled]
-        profile[filled, 3] = mean
-        profile[filled, 4] = np.sqrt(np.maximum(square - mean**2, 0))
+    if filled.any():
+        first, count = graph.adjacency.indptr[:-1][filled], degrees[filled]
+        low, high = np.minimum.reduceat(near, first), np.maximum.reduceat(near, first)
+        mean = np.add.reduceat(near, first) / count
+        square = np.add.reduceat(near**2, first) / count
+        deviation = np.sqrt(np.maximum(square - mean**2, 0))
+        profile[filled, 1:] = np.column_stack([low, high, mean, deviation])
     return np.log1p(profile).astype(np.float32)
 
 
@@ -143,90 +132,85 @@ def degree_bins(graph: Graph) -> np.ndarray:
     return np.floor(BINS_PER_DOUBLING * np.log2(1 + degrees)).astype(np.int64)
 
 
-class NodeInputs:
-    """X of the hops: the columns of the set, those of the degrees, or both.
-
-    ``bins`` are those that nodes of training graphs have; a degree outside counts to the next.
-    ``profile_bins`` is how many each doubling of the other entries of the profile has.
-    """
-
-    def __init__(self, bins: np.ndarray, profile_bins: int = 0, *, own: bool) -> None:
-        self.bins, self.profile_bins, self.own = bins, profile_bins, own
-
-    @classmethod
-    def fit(cls, graphs: GraphSet, train: np.ndarray, structure: str) -> NodeInputs:
-        own = graphs.num_features > 0
-        if structure == "none" and not own:
-            raise GraphError(f"{graphs.name} has no node features; set structure to auto.")
-        if structure == "none" or (structure == "auto" and own):
-            return cls(np.empty(0, np.int64), own=own)
-        inside = _members(graphs, train)
-        seen = [
-            np.unique(degree_bins(block)[np.repeat(inside[part], graphs.sizes[part])])
-            for part, block in graphs.blocks()
-        ]
-        return cls(np.unique(np.concatenate(seen)), own=own)
-
-    def matrix(self, block: Graph) -> np.ndarray | sp.csr_array:
-        """X of a block: (n, d)."""
-        if not len(self.bins):
-            return block.features
-        place = np.searchsorted(self.bins, degree_bins(block)).clip(0, len(self.bins) - 1)
-        onehot = np.zeros((block.num_nodes, len(self.bins)), np.float32)
-        onehot[np.arange(block.num_nodes), place] = 1
-        profile = degree_profile(block)
-        parts: list[Any] = [onehot, profile]
-        if self.profile_bins:
-            last = DOUBLINGS * self.profile_bins
-            places = np.floor(profile[:, 1:] * (self.profile_bins / np.log(2))).astype(int)
-            unit = np.eye(last + 1, dtype=np.float32)
-            parts += [unit[column] for column in places.clip(0, last).T]
-        if not self.own:
-            return np.hstack(parts)
-        own: Any = block.features
-        return np.hstack([own.toarray() if sp.issparse(own) else own, *parts])
-
-    def names(self, feature_names: list[str]) -> list[str]:
-        if not len(self.bins):
-            return feature_names
-        low = np.ceil(2 ** (self.bins / BINS_PER_DOUBLING) - 1).astype(int)
-        binned = range(DOUBLINGS * self.profile_bins + 1 if self.profile_bins else 0)
-        profile = [f"{name} bin {b}" for name in PROFILE[1:] for b in binned]
-        return [*feature_names, *(f"degree {d}+" for d in low), *PROFILE, *profile]
+def training_blocks(
+    graphs: GraphSet, train: np.ndarray, width: int = 1
+) -> Iterator[tuple[Graph, np.ndarray]]:
+    """Ranges of graphs, and which of their nodes are those of the graphs ``train``: bool (n,)."""
+    training = np.isin(np.arange(len(graphs)), train)
+    for part, block in graphs.blocks(width):
+        yield block, np.repeat(training[part], graphs.sizes[part])
 
 
 # ----------------------------------------------------------------------------------- hops
 
 
 class HopPooling(Pooling):
-    """What families of hop features share."""
+    """What families of hop features share.
+
+    The hops are those of the columns of the set, of the degrees, or of both. ``bins`` of the state
+    are those of the degrees of training graphs; a degree outside counts to the next.
+    """
 
     Settings = HopSettings
+    arrays: ClassVar = {"bins": np.int64}
 
-    @property
-    def inputs(self) -> NodeInputs:
-        bins = self.settings.profile_bins
-        return NodeInputs(self.state["bins"], bins, own=self.num_features > 0)
+    @classmethod
+    def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Self:
+        bins = np.empty(0, np.int64)
+        if settings.structure == "none" and not graphs.num_features:
+            raise GraphError(f"{graphs.name} has no node features; set structure to auto.")
+        if settings.structure == "add" or not graphs.num_features:
+            bins = np.unique(
+                np.concatenate(
+                    [
+                        np.unique(degree_bins(block)[inside])
+                        for block, inside in training_blocks(graphs, train)
+                    ]
+                )
+            )
+        return cls(settings, graphs.num_features, {"bins": bins})
 
-    def check_state(self) -> None:
-        self._need("bins", "i", 1)
+    def node_features(self, block: Graph) -> np.ndarray | sp.csr_array:
+        """X of a block: (n, d)."""
+        bins, per_doubling = self.state["bins"], self.settings.profile_bins
+        if not len(bins):
+            return block.features
+        place = np.searchsorted(bins, degree_bins(block)).clip(0, len(bins) - 1)
+        profile = degree_profile(block)
+        parts: list[Any] = [np.eye(len(bins), dtype=np.float32)[place], profile]
+        if per_doubling:
+            last = DOUBLINGS * per_doubling
+            places = np.floor(profile[:, 1:] * (per_doubling / np.log(2))).astype(int)
+            unit = np.eye(last + 1, dtype=np.float32)
+            parts += [unit[column] for column in places.clip(0, last).T]
+        own: Any = block.features
+        return np.hstack([own.toarray() if sp.issparse(own) else own, *parts])
+
+    def node_feature_names(self, feature_names: list[str]) -> list[str]:
+        """The names of the columns of X, from those of the set."""
+        bins, per_doubling = self.state["bins"], self.settings.profile_bins
+        if not len(bins):
+            return feature_names
+        low = np.ceil(2 ** (bins / BINS_PER_DOUBLING) - 1).astype(int)
+        binned = range(DOUBLINGS * per_doubling + 1 if per_doubling else 0)
+        profile = [f"{name} bin {b}" for name in PROFILE[1:] for b in binned]
+        return [*feature_names, *(f"degree {d}+" for d in low), *PROFILE, *profile]
 
     @property
     def width(self) -> int:
         """d, with the columns of the degrees."""
-        return len(self.inputs.names([""] * self.num_features))
+        return len(self.node_feature_names([""] * self.num_features))
 
     def hop_blocks(self, graphs: GraphSet) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """Ranges of graphs, the offsets of their nodes (g + 1,), and their hops (k + 1, n, d)."""
-        inputs = self.inputs
         for part, block in graphs.blocks(self.width * (self.settings.hops + 1)):
-            source = block.with_features(inputs.matrix(block))
-            values = self.propagation(source).hop_features()
+            values = self.propagation(block).hop_features()
             offsets = graphs.offsets[part.start : part.stop + 1]
             yield part, offsets - offsets[0], values
 
-    def propagation(self, graph: Graph) -> Propagation:
-        """The hops of a graph, in double precision, in which sums over many nodes stay exact."""
+    def propagation(self, block: Graph) -> Propagation:
+        """The hops of a block, in double precision, in which sums over many nodes stay exact."""
+        graph = block.with_features(self.node_features(block))
         return Propagation(graph, self.settings.operator, hops=self.settings.hops, dtype=np.float64)
 
     def features(self, graphs: GraphSet) -> np.ndarray:
@@ -246,11 +230,6 @@ class Hops(HopPooling):
 
     name = "hops"
 
-    @classmethod
-    def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Pooling:
-        bins = NodeInputs.fit(graphs, train, settings.structure).bins
-        return cls(settings, graphs.num_features, {"bins": bins})
-
     def features(self, graphs: GraphSet) -> np.ndarray:
         key = (self.name, self.settings, self.state["bins"].tobytes())
         return graphs.cached(key, lambda: HopPooling.features(self, graphs))
@@ -262,10 +241,9 @@ class Hops(HopPooling):
 
     def node_parts(self, graphs: GraphSet, theta: np.ndarray) -> np.ndarray | None:
         graph, hops = graphs.block(0, 1), self.settings.hops
-        inputs: Any = self.inputs.matrix(graph)
-        source = self.propagation(graph.with_features(inputs))
-        unit = np.ones((graph.num_nodes, 1))
-        reach = [*iterate(source.matrices[0].T, source.basis, unit, hops)]
+        inputs: Any = self.node_features(graph)
+        propagation, unit = self.propagation(graph), np.ones((graph.num_nodes, 1))
+        reach = [*iterate(propagation.matrices[0].T, propagation.basis, unit, hops)]
         sums, means = theta[: 2 * (hops + 1) * self.width].reshape(2, hops + 1, self.width)
         maps = (sums + means / max(graph.num_nodes, 1)).T
         return np.hstack(reach).T * np.asarray(inputs.astype(np.float64) @ maps).T
@@ -277,7 +255,7 @@ class Hops(HopPooling):
         return [*self._hop_names(feature_names, "sum", "mean"), "log nodes"]
 
     def _hop_names(self, feature_names: list[str], *pools: str) -> list[str]:
-        own, hops = self.inputs.names(feature_names), range(self.settings.hops + 1)
+        own, hops = self.node_feature_names(feature_names), range(self.settings.hops + 1)
         return [f"{pool} of hop {i}: {name}" for pool in pools for i in hops for name in own]
 
 
@@ -330,26 +308,25 @@ class Fourier(HopPooling):
 
     name = "fourier"
     Settings = FourierSettings
+    arrays: ClassVar = {"bins": np.int64, "mean": np.float64, "deviation": np.float64}
 
     @classmethod
-    def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Pooling:
-        bins = NodeInputs.fit(graphs, train, settings.structure).bins
-        unscaled = {"mean": np.zeros(0), "deviation": np.zeros(0)}
-        own = cls(settings, graphs.num_features, {"bins": bins} | unscaled)
+    def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Self:
         from sklearn.preprocessing import StandardScaler  # only now, as importing it takes time
 
-        inside, scaler = _members(graphs, train), StandardScaler()
-        for part, offsets, values in own.hop_blocks(graphs):
-            rows = _side_by_side(values)[np.repeat(inside[part], np.diff(offsets))]
+        fitted = super().fit(graphs, train, settings)
+        training, scaler = np.isin(np.arange(len(graphs)), train), StandardScaler()
+        for part, offsets, values in fitted.hop_blocks(graphs):
+            rows = _side_by_side(values)[np.repeat(training[part], np.diff(offsets))]
             if len(rows):
                 scaler.partial_fit(rows)
-        scales = {"mean": scaler.mean_, "deviation": scaler.scale_}
-        return cls(settings, graphs.num_features, {"bins": bins} | scales)
+        fitted.state |= {"mean": scaler.mean_, "deviation": scaler.scale_}
+        return fitted
 
     def check_state(self) -> None:
-        super().check_state()
-        for name in ("mean", "deviation"):
-            self._need(name, "f", 1)
+        shape = ((self.settings.hops + 1) * self.width,)
+        if not self.state["mean"].shape == self.state["deviation"].shape == shape:
+            raise ValueError(f"its scales are not those of {shape[0]:,} columns")
 
     def pooled(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         waves = self.waves(_side_by_side(values))
@@ -373,13 +350,6 @@ class Fourier(HopPooling):
 
     def names(self, feature_names: list[str]) -> list[str]:
         return [f"wave {j}" for j in range(self.settings.count)]
-
-
-def _members(graphs: GraphSet, train: np.ndarray) -> np.ndarray:
-    """Which graphs are among ``train``: bool (G,)."""
-    inside = np.zeros(len(graphs), bool)
-    inside[train] = True
-    return inside
 
 
 def _side_by_side(values: np.ndarray) -> np.ndarray:
@@ -409,30 +379,28 @@ class Colours(Pooling):
 
     name = "colours"
     Settings = ColourSettings
+    arrays: ClassVar = {"tags": np.int64, "colours": np.uint64}
     steps = "depth"
 
     @classmethod
     def fit(cls, graphs: GraphSet, train: np.ndarray, settings: Any) -> Pooling:
-        tags = _tag_columns(graphs, train)
-        own = cls(settings, graphs.num_features, {"tags": tags, "colours": np.zeros(0, np.uint64)})
-        counts = own.counts(graphs)
-        inside = _members(graphs, train)[counts.graph]
-        seen, times = np.unique(counts.colour[inside], return_counts=True)
-        colours = seen[times >= 2]
-        if not colours.size:
+        fitted = cls(settings, graphs.num_features, {"tags": _tag_columns(graphs, train)})
+        counts = fitted.counts(graphs)
+        inside = np.isin(counts.graph, train)
+        colours, times = np.unique(counts.colour[inside], return_counts=True)
+        fitted.state["colours"] = colours[times >= 2]
+        if not fitted.state["colours"].size:
             raise GraphError(
                 "no two training graphs share a colour; use the family hops, or a smaller depth."
             )
-        return cls(settings, graphs.num_features, {"tags": tags, "colours": colours})
+        return fitted
 
     def check_state(self) -> None:
-        tags, colours = self._need("tags", "i", 1), self._need("colours", "u", 1)
-        if tags.size and not (tags.min() >= 0 and tags.max() < self.num_features):
-            raise ModelFileError(
-                "the model's colours refer to columns that do not exist; train it again."
-            )
+        tags, colours = self.state["tags"], self.state["colours"]
+        if not np.isin(tags, np.arange(self.num_features)).all():
+            raise ValueError("its tags are columns that do not exist")
         if (colours[1:] <= colours[:-1]).any():
-            raise ModelFileError("the model's colours are not sorted; train it again.")
+            raise ValueError("its colours are not sorted")
 
     def features(self, graphs: GraphSet) -> sp.csr_array:
         counts, colours = self.counts(graphs), self.state["colours"]
@@ -442,8 +410,8 @@ class Colours(Pooling):
         values = np.log1p(counts.number[known])
         length = np.sqrt(np.bincount(counts.graph[known], values**2, minlength=len(graphs)))
         values = values / length[counts.graph[known]]
-        found = (values.astype(np.float32), (counts.graph[known], place[known]))
-        return sp.csr_array(sp.coo_array(found, shape=(len(graphs), len(colours))))
+        entries = values.astype(np.float32), (counts.graph[known], place[known])
+        return sp.csr_array(entries, shape=(len(graphs), len(colours)))
 
     def counts(self, graphs: GraphSet) -> np.recarray:
         """The colours of every depth in every graph; kept with the set."""
@@ -465,11 +433,12 @@ class Colours(Pooling):
     def places(self, graph: Graph) -> dict[str, str]:
         """The depth of each colour, and the first node that has it."""
         ids = graph.node_ids or range(graph.num_nodes)
-        found = {}
-        for depth, colours in enumerate(colours_of(graph, self.settings.depth, self.state["tags"])):
-            for colour, node in zip(*np.unique(colours, return_index=True), strict=True):
-                found[f"colour {colour:016x}"] = f"depth {depth} at {ids[node]}"
-        return found
+        rounds = enumerate(colours_of(graph, self.settings.depth, self.state["tags"]))
+        return {
+            f"colour {colour:016x}": f"depth {depth} at {ids[node]}"
+            for depth, colours in rounds
+            for colour, node in zip(*np.unique(colours, return_index=True), strict=True)
+        }
 
     def names(self, feature_names: list[str]) -> list[str]:
         return [f"colour {colour:016x}" for colour in self.state["colours"].tolist()]
@@ -490,9 +459,7 @@ def colour_counts(graphs: GraphSet, depth: int, tags: np.ndarray) -> np.recarray
 
 def colours_of(block: Graph, depth: int, tags: np.ndarray) -> Iterator[np.ndarray]:
     """The colour of every node after 0, 1, .. depth rounds: uint64 (n,) each."""
-    arcs = sp.csr_array(block.adjacency)
-    ones = np.ones(arcs.nnz, np.uint64)
-    arcs = sp.csr_array((ones, arcs.indices, arcs.indptr), shape=arcs.shape)
+    arcs = (block.adjacency != 0).astype(np.uint64)
     if tags.size:
         own: Any = block.features
         pattern = sp.csr_array(own[:, tags] != 0).astype(np.uint64)
@@ -517,9 +484,8 @@ def _mixed(values: np.ndarray) -> np.ndarray:
 def _tag_columns(graphs: GraphSet, train: np.ndarray) -> np.ndarray:
     """The columns of X that are 0 or 1 at all nodes of training graphs: indices."""
     binary = np.ones(graphs.num_features, bool)
-    inside = _members(graphs, train)
-    for part, block in graphs.blocks(max(graphs.num_features, 1)):
-        own: Any = block.features[np.flatnonzero(np.repeat(inside[part], graphs.sizes[part]))]
+    for block, inside in training_blocks(graphs, train, graphs.num_features):
+        own: Any = block.features[np.flatnonzero(inside)]
         if sp.issparse(own):
             odd = own.tocoo()
             binary[np.unique(odd.col[(odd.data != 0) & (odd.data != 1)])] = False
@@ -528,7 +494,9 @@ def _tag_columns(graphs: GraphSet, train: np.ndarray) -> np.ndarray:
     return np.flatnonzero(binary)
 
 
-FAMILIES: dict[str, type[Pooling]] = {one.name: one for one in (Hops, Pool, Colours, Fourier)}
+FAMILIES: dict[str, type[Pooling]] = {
+    family.name: family for family in (Hops, Pool, Colours, Fourier)
+}
 
 
 def find_family(name: str) -> type[Pooling]:

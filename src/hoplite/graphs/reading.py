@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from hoplite.config import check_number
 from hoplite.errors import (
     ConfigError,
     DatasetError,
@@ -26,13 +24,11 @@ from hoplite.errors import (
     require_extra,
     some_of,
 )
-from hoplite.files import atomic_write
-from hoplite.graph import PARTS, Graph, Split
-from hoplite.graphs.files import FILE, open_graph_files, refuse_loss
+from hoplite.graph import Graph, Split
+from hoplite.graphs.files import FILE, open_graph_files, read_npz_graphs, tag_features
 from hoplite.graphs.graph_set import GraphSet
-from hoplite.io.array_files import NpzFile
 from hoplite.io.convert import array_of, coded_labels, networkx_graph
-from hoplite.io.npz import narrow, open_npz
+from hoplite.io.npz import open_npz
 from hoplite.io.sources import (
     Table,
     Workspace,
@@ -53,8 +49,6 @@ STEMS = ("graphs", "nodes", "edges")
 GRAPH = "graph"  # the column of all three tables
 SEPARATOR = "\x1f"  # between a graph and a node
 TU_MEMBERS = "_graph_indicator.txt"
-MAX_NODES = 10**8  # of a file without features
-MAX_DENSE = 1 << 26  # values of features with tags
 Options = Mapping[str, Any]
 
 
@@ -63,8 +57,7 @@ def is_graph_set(source: Any) -> bool:
     if isinstance(source, GraphSet):
         return True
     if isinstance(source, list | tuple):
-        frames = len(source) == 3 and all(map(is_frame, source))
-        return frames or (bool(source) and _library(source[0]) is not None)
+        return _are_frames(source) or (len(source) > 0 and _library(source[0]) is not None)
     if not isinstance(source, str | os.PathLike) or source == "":
         return False
     path = Path(source)
@@ -97,7 +90,7 @@ def load_graphs(
           (``graph``, ``id`` and features) and ``edges`` (``graph``, ``source``, ``target``), or a
           DuckDB or SQLite database with them, or a tuple of three data frames;
         - a folder of the TU collection: ``NAME_A.txt``, ``NAME_graph_indicator.txt``, ...;
-        - a ``.npz`` file, see :func:`write_graphs`;
+        - a ``.npz`` file, see :func:`hoplite.write_graphs`;
         - a folder of arrays that stay on disk, see :func:`hoplite.graphs.write_graph_files`;
         - a list of graphs of PyTorch Geometric, NetworkX, igraph or Hoplite.
     seed : int, optional
@@ -122,7 +115,24 @@ def load_graphs(
     >>> load_graphs([pair, pair], labels=["a", "b"])
     GraphSet(graphs=2, nodes=4, edges=2, features=1, classes=2)
     """
-    graphs = _load(source, seed, split, prepare, labels, options).for_task(options.get("task"))
+    if isinstance(source, GraphSet):
+        graphs = source
+    elif isinstance(source, list | tuple) and not _are_frames(source):
+        graphs = _from_list(source, labels, seed, prepare, options)
+    elif isinstance(source, list | tuple) or _is_tables(Path(source)):
+        graphs = _read_tables(source, seed, prepare, options)
+    elif (Path(source) / FILE).is_file():
+        graphs = open_graph_files(Path(source))
+    elif Path(source).is_dir():
+        graphs = read_tu(source)
+    elif Path(source).suffix.lower() == ".npz":
+        graphs = read_npz_graphs(Path(source), split=split)
+    else:
+        raise DatasetError(
+            f"{source} is not a set of graphs; pass a folder or a database with the tables graphs, "
+            "nodes and edges, a folder of the TU collection, or a .npz file."
+        )
+    graphs = graphs.for_task(options.get("task"))
     return graphs.with_split(_drawn(graphs.table.split, graphs.table.labels, seed))
 
 
@@ -133,31 +143,13 @@ def _drawn(split: Split, labels: Any, seed: int | None) -> Split:
     return stratified_split(labels, seed)
 
 
-def _load(
-    source: Any, seed: int | None, split: int | None, prepare: Any, labels: Any, options: Options
-) -> GraphSet:
-    if isinstance(source, GraphSet):
-        return source
-    if isinstance(source, list | tuple) and not (len(source) == 3 and all(map(is_frame, source))):
-        return _from_list(source, labels, seed, prepare, options)
-    if isinstance(source, str | os.PathLike) and (Path(source) / FILE).is_file():
-        return open_graph_files(Path(source))
-    if isinstance(source, list | tuple) or _is_tables(Path(source)):
-        return _read_tables(source, seed, prepare, options)
-    path = Path(source)
-    if path.is_dir():
-        return read_tu(path)
-    if path.suffix.lower() == ".npz":
-        return read_npz_graphs(path, split=split)
-    raise DatasetError(
-        f"{source} is not a set of graphs; pass a folder or a database with the tables graphs, "
-        "nodes and edges, a folder of the TU collection, or a .npz file."
-    )
+def _are_frames(source: Sequence[Any]) -> bool:
+    return len(source) == 3 and all(map(is_frame, source))
 
 
 def _is_tables(path: Path) -> bool:
     """Whether a folder or a database has a table ``graphs``."""
-    if path.is_dir() and not any(one.name != FILE for one in table_files(path, "graphs")):
+    if path.is_dir() and not table_files(path, "graphs"):
         return False
     if not path.is_dir() and not is_database(path):
         return False
@@ -178,7 +170,8 @@ def _read_tables(source: Any, seed: int | None, prepare: Any, options: Options) 
         raise ConfigError("directed and type are not supported for sets of graphs; leave them out.")
     with Workspace() as work:
         if isinstance(source, list | tuple):
-            tables = [frame_table(work, one, stem) for one, stem in zip(source, STEMS, strict=True)]
+            pairs = zip(source, STEMS, strict=True)
+            tables = [frame_table(work, frame, stem) for frame, stem in pairs]
             name = "graphs"
         else:
             tables, name = open_tables(work, source, reading.options, STEMS), Path(source).stem
@@ -193,13 +186,13 @@ def _table_set(
         require_columns(table, [GRAPH])
     label = reading.options.label
     plain = dataclasses.replace(reading.options, id=GRAPH, drop=(), only=(), text=())
-    others = [one for one in graphs.names if one not in (GRAPH, label, "split")]
+    others = [name for name in graphs.names if name not in (GRAPH, label, "split")]
     known = Reading(Preparation(plain), needs_label=reading.needs_label)
     no_edges = empty_table("edges", dict.fromkeys(reading.options.ends, "VARCHAR"))
-    found = NodeTable(work, graphs.without(*others), no_edges, known)
-    labels, class_names = found.labels()
-    split, ids = _drawn(found.split(labels, None), labels, seed), [*map(str, found.pieces("id"))]
-    whole = found.integer_ids
+    table = NodeTable(work, graphs.without(*others), no_edges, known)
+    labels, class_names = table.labels()
+    split, graph_ids = _drawn(table.split(labels, None), labels, seed), table.ids()
+    ids = [*map(str, graph_ids)]
     _forget(work)
 
     keyed = _keyed(nodes.without(label, "split"), [reading.options.id])
@@ -234,7 +227,7 @@ def _table_set(
         split=split,
         class_names=class_names or None,
         feature_names=names,
-        graph_ids=[*map(int, ids)] if whole else ids,
+        graph_ids=graph_ids,
         node_ids=[keys[i][2] for i in order.tolist()],
         name=name,
         preparation=preparation,
@@ -285,15 +278,15 @@ def _forget(work: Workspace) -> None:
 
 
 def _library(graph: Any) -> str | None:
-    libraries = [one.__module__.partition(".")[0] for one in type(graph).__mro__]
+    libraries = [base.__module__.partition(".")[0] for base in type(graph).__mro__]
     known = ("torch_geometric", "networkx", "igraph", "hoplite")
-    return next((one for one in libraries if one in known), None)
+    return next((library for library in libraries if library in known), None)
 
 
 def _from_list(
     graphs: Sequence[Any], labels: Any, seed: int | None, prepare: Any, options: Options
 ) -> GraphSet:
-    libraries = {_library(one) for one in graphs}
+    libraries = {*map(_library, graphs)}
     if len(libraries) != 1 or None in libraries:
         raise GraphError(
             "pass a list of graphs from one library: PyTorch Geometric, NetworkX, igraph or "
@@ -305,9 +298,9 @@ def _from_list(
     if library == "hoplite":
         plain = list(graphs)
     else:
-        plain = [_from_pyg(one) for one in graphs]
-        if labels is None and all(one.get("y") is not None for one in graphs):
-            values = [np.asarray(one.y.detach().cpu()).reshape(-1) for one in graphs]
+        plain = [*map(_from_pyg, graphs)]
+        if labels is None and all(data.get("y") is not None for data in graphs):
+            values = [np.asarray(data.y.detach().cpu()).reshape(-1) for data in graphs]
             labels = np.stack(values) if len(values[0]) > 1 else np.concatenate(values)
     codes, names = coded_labels(labels, options.get("task"))
     return GraphSet.from_graphs(plain, codes, class_names=names)
@@ -330,9 +323,9 @@ def _from_named(
     import networkx as nx
 
     if labels is None:
-        labels = [_label_of(one) for one in graphs]
-        labels = labels if any(one is not None for one in labels) else None
-    plain = [one if isinstance(one, nx.Graph) else one.to_networkx() for one in graphs]
+        labels = [*map(_label_of, graphs)]
+        labels = labels if any(label is not None for label in labels) else None
+    plain = [graph if isinstance(graph, nx.Graph) else graph.to_networkx() for graph in graphs]
     sizes = [*map(len, plain)]
     block = nx.disjoint_union_all(plain)
     for data in block.nodes.values():
@@ -341,17 +334,16 @@ def _from_named(
     chosen = {name: value for name, value in options.items() if value is not None}
     codes, names = coded_labels(labels, options.get("task"))
     table = Graph.from_edges([], np.empty((len(plain), 0)), codes, class_names=names)
-    own = table.for_task(options.get("task")).labels
-    train = _drawn(Split(np.flatnonzero(known_labels(own))), own, seed).train
+    values = table.for_task(options.get("task")).labels
+    train = _drawn(Split(np.flatnonzero(known_labels(values))), values, seed).train
     inside = np.flatnonzero(np.isin(np.repeat(np.arange(len(plain)), sizes), train))
     if prepare is None and inside.size:
         prepare = networkx_graph(block.subgraph(inside.tolist()), **chosen).preparation
         fixed = {*TableOptions.names()} - {*TableOptions.names(reading=True)}
         chosen = {name: value for name, value in chosen.items() if name not in fixed}
     whole = networkx_graph(block, prepare=prepare, **chosen)
-    ids = [name for one in plain for name in one.nodes]
-    more = {"node_ids": ids, "preparation": whole.preparation}
-    return _set_of(whole, sizes, codes, class_names=names, **more)
+    own = {"node_ids": [name for graph in plain for name in graph.nodes], "class_names": names}
+    return _set_of(whole, sizes, codes, preparation=whole.preparation, **own)
 
 
 def _label_of(graph: Any) -> Any:
@@ -370,12 +362,12 @@ def read_tu(folder: str | Path) -> GraphSet:
     Attributes of graphs are their labels where there are no graph labels: regression.
     """
     folder = Path(folder)
-    names = sorted(path.name for path in folder.glob(f"*{TU_MEMBERS}"))
-    if len(names) != 1:
+    members = sorted(path.name for path in folder.glob(f"*{TU_MEMBERS}"))
+    if len(members) != 1:
         raise DatasetError(
-            f"{folder} has {len(names)} files *{TU_MEMBERS}; it must have exactly one."
+            f"{folder} has {len(members)} files *{TU_MEMBERS}; it must have exactly one."
         )
-    name = names[0].removesuffix(TU_MEMBERS)
+    name = members[0].removesuffix(TU_MEMBERS)
 
     def table(what: str, dtype: Any = np.int64) -> np.ndarray | None:
         path = folder / f"{name}_{what}.txt"
@@ -386,10 +378,10 @@ def read_tu(folder: str | Path) -> GraphSet:
         except (ValueError, OSError) as error:
             raise DatasetError(f"{path} cannot be read: {error}.") from None
 
-    members, pairs = table("graph_indicator"), table("A")
-    if members is None or pairs is None:
+    indicator, pairs = table("graph_indicator"), table("A")
+    if indicator is None or pairs is None:
         raise DatasetError(f"{folder} has no {name}_A.txt.")
-    owner, labels = members[:, 0] - 1, table("graph_labels")
+    owner, labels = indicator[:, 0] - 1, table("graph_labels")
     classes, values = None, table("graph_attributes", np.float64)
     values = None if values is None else values[:, 0]
     if labels is not None:
@@ -402,158 +394,17 @@ def read_tu(folder: str | Path) -> GraphSet:
         if owner.max(initial=-1) >= count:
             raise ValueError(f"{name}{TU_MEMBERS} has a graph {owner.max() + 1:,} of {count:,}")
         sizes = np.bincount(owner, minlength=0 if values is None else count)
-        columns = _columns(owner.size, tags, table("node_attributes", np.float32), None)
-        block = Graph.from_edges(pairs - 1, columns[0], feature_names=columns[1])
+        features, names = tag_features(owner.size, tags, table("node_attributes", np.float32))
+        block = Graph.from_edges(pairs - 1, features, feature_names=names)
         if np.diff(owner[pairs - 1]).any():
             raise ValueError(f"an edge in {name}_A.txt connects two graphs")
     except ValueError as error:
         raise DatasetError(f"{folder} is damaged: {error}.") from None
-    names = None if classes is None else [str(one) for one in classes]
-    return _set_of(block, sizes, values, class_names=names, name=name)
+    class_names = None if classes is None else [*map(str, classes)]
+    return _set_of(block, sizes, values, class_names=class_names, name=name)
 
 
-def _columns(
-    nodes: int, tags: np.ndarray | None, numbers: np.ndarray | None, values: np.ndarray | None
-) -> tuple[Any, list[str]]:
-    """X and its names: one-hot columns for every column of tags, then the numbers.
-
-    X is sparse where it has tags and more than ``MAX_DENSE`` values.
-    """
-    columns: list[Any] = []
-    names: list[str] = []
-    for j, tag in enumerate([] if tags is None else tags.T):
-        found, codes = np.unique(tag, return_inverse=True)
-        ones, ends = np.ones(len(codes), np.float32), np.arange(len(codes) + 1)
-        columns.append(sp.csr_array((ones, codes, ends), shape=(len(codes), len(found))))
-        titles = found if values is None else [values[one] for one in found]
-        names += [f"tag{j or ''}={value}" for value in titles]
-    if numbers is not None:
-        columns.append(numbers)
-        names += [f"attribute{j}" for j in range(numbers.shape[1])]
-    if any(column.shape[0] != nodes for column in columns):
-        raise ValueError(f"there are not {nodes:,} nodes with features")
-    if tags is None:
-        return np.empty((nodes, 0), np.float32) if numbers is None else numbers, names
-    whole = sp.csr_array(sp.hstack([sp.csr_array(column) for column in columns]))
-    return whole.toarray() if nodes * len(names) <= MAX_DENSE else whole, names
-
-
-def _set_of(block: Graph, sizes: Any, labels: Any, **more: Any) -> GraphSet:
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    names = more.pop("feature_names", None) or block.feature_names
-    return GraphSet(block.adjacency, block.features, offsets, labels, feature_names=names, **more)
-
-
-def write_graphs(path: str | Path, graphs: GraphSet) -> None:
-    """Write a set of graphs to a ``.npz`` file, which :func:`load_graphs` reads.
-
-    Parameters
-    ----------
-    path : path
-        The file to write.
-    graphs : GraphSet
-
-    Notes
-    -----
-    The arrays are ``node_counts`` and ``edge_counts`` (G,), ``edge_source`` and ``edge_target``
-    (e,) within a graph, ``edge_weights`` if there are any, ``node_attributes`` (n, d),
-    ``graph_labels``, ``class_names``, ``feature_names``, ``graph_ids``, and ``split`` (1, G): 0
-    training, 1 validation, 2 test, 3 none of them. A file cannot store how columns were prepared,
-    so a set that was loaded from tables is refused.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from hoplite import Graph
-    >>> pair = Graph.from_edges([(0, 1)], [[1.0], [2.0]])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_graphs(f"{folder}/pairs.npz", load_graphs([pair, pair], labels=["a", "b"]))
-    ...     load_graphs(f"{folder}/pairs.npz").class_names
-    ('a', 'b')
-    """
-    refuse_loss(graphs, "preparation")
-    upper = sp.coo_array(sp.triu(graphs.adjacency, k=1))
-    owner = np.searchsorted(graphs.offsets, upper.row, "right") - 1
-    order = np.lexsort((upper.col, upper.row))
-    owner, rows, columns = owner[order], upper.row[order], upper.col[order]
-    features: Any = graphs.features
-    parts = np.full((1, len(graphs)), len(PARTS), np.uint8)
-    for number, part in enumerate(PARTS):
-        parts[0, getattr(graphs.table.split, part)] = number
-    arrays = {
-        "node_counts": narrow(graphs.sizes),
-        "edge_counts": narrow(np.bincount(owner, minlength=len(graphs))),
-        "edge_source": narrow(rows - graphs.offsets[owner]),
-        "edge_target": narrow(columns - graphs.offsets[owner]),
-        "node_attributes": features.toarray() if sp.issparse(features) else np.asarray(features),
-        "graph_labels": graphs.table.labels,
-        "split": parts,
-    }
-    if upper.data.size and (upper.data != 1).any():
-        arrays["edge_weights"] = upper.data[order]
-    for name in ("class_names", "feature_names", "graph_ids"):
-        if (texts := getattr(graphs, name)) is not None and len(texts):
-            arrays[name] = np.array([*map(str, texts)])
-    with atomic_write(Path(path)) as file:
-        np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
-
-
-def read_npz_graphs(path: str | Path, *, split: int | None = None) -> GraphSet:
-    """Read a ``.npz`` file of :func:`write_graphs`; nothing is unpickled.
-
-    Also ``node_tags`` (n,) are features, as one-hot columns, and ``class_values`` and
-    ``tag_values`` are names. ``split`` chooses a row of the splits.
-    """
-    with open_npz(path, "write it with hoplite.graphs.write_graphs") as file:
-        return _npz_set(file, Path(path).stem, split)
-
-
-def _npz_set(file: NpzFile, name: str, split: int | None) -> GraphSet:
-    counts, links = (
-        file.read(f"{what}_counts", "iu", 1).astype(np.int64) for what in ("node", "edge")
-    )
-    if counts.min(initial=0) < 0 or links.min(initial=0) < 0 or len(counts) != len(links):
-        raise ValueError("node_counts and edge_counts do not match")
-    ends = [file.read(f"edge_{end}", "iu", 1).astype(np.int64) for end in ("source", "target")]
-    if links.sum(dtype=np.float64) != len(ends[0]):
-        raise ValueError("edge_counts and edge_source do not match")
-    owner = np.repeat(np.arange(len(counts)), links)
-    for end in ends:
-        if len(end) != len(owner) or ((end < 0) | (end >= counts[owner])).any():
-            raise ValueError("an edge ends outside of its graph")
-    tags = file.read("node_tags", "iu", 1)[:, None] if "node_tags" in file else None
-    values = file.read("tag_values", "iu", 1) if "tag_values" in file else None
-    numbers = file.read("node_attributes", "f", 2) if "node_attributes" in file else None
-    if tags is not None and values is not None and not 0 <= tags.min() <= tags.max() < len(values):
-        raise ValueError("node_tags and tag_values do not match")
-    rows = [len(each) for each in (tags, numbers) if each is not None]
-    if counts.sum(dtype=np.float64) > min(rows, default=MAX_NODES):
-        raise ValueError("node_counts are too large")
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    features, titles = _columns(int(offsets[-1]), tags, numbers, values)
-    weights = file.read("edge_weights", "f", 1) if "edge_weights" in file else None
-    pairs = np.column_stack([end + offsets[owner] for end in ends])
-    block = Graph.from_edges(pairs, features, weights=weights, feature_names=titles)
-    labels = file.read("graph_labels", "iuf", 1, 2) if "graph_labels" in file else None
-    names = _texts(file, "class_names")
-    if names is None and "class_values" in file:
-        names = [str(one) for one in file.read("class_values", "iu", 1).tolist()]
-    texts = {what: _texts(file, what) for what in ("feature_names", "graph_ids")}
-    made = _set_of(block, counts, labels, split=Split(), class_names=names, name=name, **texts)
-    if labels is None:
-        return made
-    if "split" not in file:
-        if split is not None:
-            raise ConfigError(f"is {split}, but {name} has no split; leave it out.", "split")
-        return made.with_split(None)
-    parts = file.read("split", "iu", 2)
-    if parts.shape[1] != len(counts):
-        raise ValueError("split does not have one column per graph")
-    check_number("split", split or 0, 0, len(parts) - 1, whole=True)
-    row = np.where(known_labels(made.table.labels), parts[split or 0], len(PARTS))
-    note = f"split {split or 0} of {name}"
-    return made.with_split(Split(*(np.flatnonzero(row == i) for i in range(3)), note=note))
-
-
-def _texts(file: NpzFile, name: str) -> list[str] | None:
-    return file.read(name, "U", 1).tolist() if name in file else None
+def _set_of(block: Graph, sizes: Any, labels: Any, **options: Any) -> GraphSet:
+    options = {"feature_names": block.feature_names} | options
+    offsets = np.append(0, np.cumsum(sizes))
+    return GraphSet(block.adjacency, block.features, offsets, labels, **options)

@@ -52,13 +52,10 @@ class Candidate:
     @property
     def title(self) -> str:
         """Its name, with the settings that are not defaults."""
-        fields = dataclasses.fields(self.settings)
-        changed = [
-            f"{one.name}={value}"
-            for one in fields
-            if (value := getattr(self.settings, one.name)) != one.default
-        ]
-        return " ".join([self.family, *changed])
+        settings, defaults = (
+            dataclasses.asdict(values).items() for values in (self.settings, type(self.settings)())
+        )
+        return " ".join([self.family, *(f"{k}={v}" for k, v in settings if (k, v) not in defaults)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,7 +97,8 @@ class GraphResult(Described):
             "model": pooling.name,
             "config": own | dataclasses.asdict(self.result.training_config),
             "candidates": {
-                one.title: one.loss if math.isfinite(one.loss) else None for one in self.candidates
+                candidate.title: candidate.loss if math.isfinite(candidate.loss) else None
+                for candidate in self.candidates
             },
             "seconds": self.seconds,
         }
@@ -108,15 +106,13 @@ class GraphResult(Described):
     def _describe(self) -> Description:
         described = self.result._describe()
         facts = {"model": repr(self.model), "graphs": repr(self.graphs)}
-        tables = [*described.tables]
+        tables, rows = [*described.tables], [["candidate", "validation loss", "accuracy %"]]
+        for candidate in self.candidates:
+            accuracy = f"{100 * candidate.accuracy:.1f}"
+            rows.append([candidate.title, f"{candidate.loss:.4f}", accuracy])
         if self.candidates:
-            rows = [
-                [one.title, f"{one.loss:.4f}", f"{100 * one.accuracy:.1f}"]
-                for one in self.candidates
-            ]
-            columns = ["candidate", "validation loss", "accuracy %"]
-            shown = 3 if self.result.task.exclusive else 2
-            tables.append(Table(columns[:shown], [row[:shown] for row in rows]))
+            columns, *rows = rows if self.result.task.exclusive else [row[:2] for row in rows]
+            tables.append(Table(columns, rows))
         return Description("GraphResult", facts, tables, described.notes)
 
 
@@ -168,19 +164,18 @@ def train_graphs(
     [0, 1]
     """
     start, note = time.perf_counter(), progress or (lambda what, share: None)
-    graphs, options = _as_trained(graphs.for_task(task), options)
+    graphs, options = _with_holdout(graphs.for_task(task), options)
     training = {name: value for name, value in options.items() if name in TRAINING}
     own = {name: value for name, value in options.items() if name not in TRAINING}
     if model is not None and model != AUTO:
         if grid is not None:
             raise ConfigError(f"requires model='auto', but model is {model!r}.", "grid")
-        family = find_family(model)
-        candidates, chosen = (), Candidate(model, _settings(family, own))
+        candidates, (chosen,) = (), candidates_of([{"model": model}], own)
     else:
         tried, failures = [], []
-        wanted = candidates_of(GRID if grid is None else grid, own)
-        for number, candidate in enumerate(wanted):
-            note(candidate.title, number / (len(wanted) + 1))
+        untried = candidates_of(GRID if grid is None else grid, own)
+        for number, candidate in enumerate(untried):
+            note(candidate.title, number / (len(untried) + 1))
             try:
                 run = compare(graphs, candidate, training)
                 loss, accuracy = run.judged[1], run.judged_accuracy
@@ -188,15 +183,14 @@ def train_graphs(
             except HopliteError as error:
                 failures.append(error)
                 tried.append(dataclasses.replace(candidate, loss=math.inf))
-        if len(failures) == len(tried) and failures:
+        if len(failures) == len(tried):
             raise failures[0]
-        candidates = tuple(sorted(tried, key=lambda one: (math.isnan(one.loss), one.loss)))
+        candidates = tuple(sorted(tried, key=lambda c: (math.isnan(c.loss), c.loss)))
         chosen = candidates[0]
     note(chosen.title, 1 - 1 / (len(candidates) + 1))
-    pooled = _pooled(graphs, chosen)
-    result = _trained(pooled, training, test=test)
+    result, pooling = _trained(graphs, chosen, training, test=test)
     names = None if graphs.feature_names is None else tuple(graphs.feature_names)
-    trained = GraphModel(result.model, pooled.pooling, names, graphs.preparation)
+    trained = GraphModel(result.model, pooling, names, graphs.preparation)
     seconds = time.perf_counter() - start
     return GraphResult(graphs, result, trained, candidates, seconds)
 
@@ -204,60 +198,55 @@ def train_graphs(
 def candidates_of(grid: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any]) -> list[Candidate]:
     """The candidates of a grid, with ``fixed`` settings where a family has them.
 
-    >>> [one.title for one in candidates_of([{"model": "colours", "depth": [1, 2]}], {})]
+    >>> grid = [{"model": "colours", "depth": [1, 2]}]
+    >>> [candidate.title for candidate in candidates_of(grid, {})]
     ['colours depth=1', 'colours depth=2']
     """
-    entries = list(grid) if isinstance(grid, Iterable) else []
+    entries = [*grid] if isinstance(grid, Iterable) else []
     if not all(isinstance(entry, Mapping) and "model" in entry for entry in entries):
         entries = []
-    found, families, unused = [], [], {*fixed}
+    candidates, families, unknown = [], {}, {*fixed}
     for entry in entries:
         family = find_family(entry["model"])
-        families.append(family)
-        used = {name: value for name, value in fixed.items() if name in _names(family)}
-        unused -= {*used}
-        own = {name: value for name, value in entry.items() if name != "model"} | used
-        found += [
-            Candidate(family.name, _settings(family, dict(zip(own, values, strict=True))))
-            for values in itertools.product(*map(_values, own.values()))
+        families[family.name] = names = [
+            field.name for field in dataclasses.fields(family.Settings)
         ]
-    if not found:
+        used = {name: value for name, value in fixed.items() if name in names}
+        unknown -= {*used}
+        own = {name: _values(value) for name, value in entry.items() if name != "model"}
+        if wrong := {*own} - {*names}:
+            raise _unknown_setting(min(wrong), {family.name: names})
+        own |= {name: [value] for name, value in used.items()}
+        candidates += [
+            Candidate(family.name, family.Settings(**dict(zip(own, values, strict=True))))
+            for values in itertools.product(*own.values())
+        ]
+    if not candidates:
         raise ConfigError(
-            "has nothing to try; give a list of dictionaries, each with a model, such as "
+            "has nothing to try; pass a list of dictionaries, each with a model, such as "
             "[{'model': 'colours', 'depth': [1, 2]}].",
             "grid",
         )
-    if unused:
-        raise _unknown_setting(min(unused), families)
-    return [*dict.fromkeys(found)]
+    if unknown:
+        raise _unknown_setting(min(unknown), families)
+    return [*dict.fromkeys(candidates)]
 
 
 def _values(value: Any) -> list[Any]:
-    """The values to try of a setting: those of a list, or the one that is given."""
+    """The values of a setting to try: those of a list, or the only one."""
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
 
 
-def _names(family: type[Pooling]) -> list[str]:
-    return [one.name for one in dataclasses.fields(family.Settings)]
-
-
-def _settings(family: type[Pooling], options: Mapping[str, Any]) -> Any:
-    for name in options:
-        if name not in _names(family):
-            raise _unknown_setting(name, [family])
-    return family.Settings(**options)
-
-
-def _unknown_setting(name: str, families: Sequence[type[Pooling]]) -> ConfigError:
-    known = [*dict.fromkeys(name for family in families for name in _names(family))]
-    models = ", ".join(dict.fromkeys(family.name for family in families))
+def _unknown_setting(name: str, families: Mapping[str, list[str]]) -> ConfigError:
+    """``families`` has the names of the settings of each family."""
+    known = [*dict.fromkeys(itertools.chain.from_iterable(families.values()))]
     return ConfigError(
-        f"{name!r} is not a setting of {models}; the settings are: {', '.join(known)}."
-        f"{nearest_hint(name, [*known, *TRAINING])}"
+        f"{name!r} is not a setting of {', '.join(families)}; the settings are: "
+        f"{', '.join(known)}.{nearest_hint(name, [*known, *TRAINING])}"
     )
 
 
-def _as_trained(graphs: GraphSet, options: dict[str, Any]) -> tuple[GraphSet, dict[str, Any]]:
+def _with_holdout(graphs: GraphSet, options: dict[str, Any]) -> tuple[GraphSet, dict[str, Any]]:
     """The set with the split that a training uses: one fold of many labels validates.
 
     Up to 10,000 graphs folds validate, and the family is fitted to each.
@@ -270,14 +259,13 @@ def _as_trained(graphs: GraphSet, options: dict[str, Any]) -> tuple[GraphSet, di
     return graphs.with_split(Split(*parts, note="holdout")), {"refit": True} | options
 
 
-def _pooled(graphs: GraphSet, candidate: Candidate) -> PooledGraphs:
-    family = find_family(candidate.family)
-    train = graphs.table.split.train
-    return PooledGraphs.of(graphs, family.fit(graphs, train, candidate.settings))
-
-
-def _trained(pooled: PooledGraphs, training: Mapping[str, Any], *, test: bool) -> TrainingResult:
-    return train_nodes(pooled, "sgc", test=test, **(HEAD | dict(training)))
+def _trained(
+    graphs: GraphSet, candidate: Candidate, training: Mapping[str, Any], *, test: bool
+) -> tuple[TrainingResult, Pooling]:
+    family, train = find_family(candidate.family), graphs.table.split.train
+    pooling = family.fit(graphs, train, candidate.settings)
+    pooled = PooledGraphs.of(graphs, pooling)
+    return train_nodes(pooled, "sgc", test=test, **(HEAD | dict(training))), pooling
 
 
 def compare(graphs: GraphSet, candidate: Candidate, training: Mapping[str, Any]) -> ScoredRun:
@@ -285,5 +273,5 @@ def compare(graphs: GraphSet, candidate: Candidate, training: Mapping[str, Any])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)
         quick = dict(training) | {"refit": False, "calibrate": False}
-        graphs, quick = _as_trained(graphs, quick)
-        return _trained(_pooled(graphs, candidate), quick, test=False).best_run
+        graphs, quick = _with_holdout(graphs, quick)
+        return _trained(graphs, candidate, quick, test=False)[0].best_run

@@ -12,8 +12,8 @@ import html
 import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hoplite.errors import require_extra
@@ -186,57 +186,24 @@ def _resolved(name: str) -> str:
     return f"rgba({','.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))},{opacity})"
 
 
-@dataclass(frozen=True)
-class PageFigure:
-    """A plot of a page: Plotly's data and layout, a summary in words, and its numbers as a table.
-
-    Parameters
-    ----------
-    id : str
-        Of the element that holds it.
-    heading, summary : str
-    data, layout
-        For Plotly; colours are names such as "@lgc/0.2" of the style sheet.
-    columns, rows
-        The numbers of the plot, as text.
-    keys : list of (series, name, colour), default []
-        What a legend switches on and off.
-    height : str, default ""
-        A length of CSS; that of the style sheet if empty.
-    """
-
-    id: str
-    heading: str
-    summary: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
-    columns: list[str]
-    rows: list[list[str]]
-    keys: list[tuple[str, str, str]] = field(default_factory=list)
-    height: str = ""
-
-
 def check_libraries() -> None:
     """HopliteError, before any work, if what pages are made with is not installed."""
-    require_extra("plot", "a page", "jinja2", "plotly")
+    require_extra("plot", "a page", "jinja2")
 
 
-def render(source: str, plots: Mapping[str, Sequence[PageFigure]], **values: Any) -> str:
+def render(source: str, **values: Any) -> str:
     """A page from the text of its template, which extends ``base.html``.
 
     Parameters
     ----------
     source : str
         The template, in Jinja's language.
-    plots : dict of str to list of PageFigure
-        The figures of each section by its name.
     **values
-        What else the template shows; all of it is escaped.
+        What the template shows; all of it is escaped. ``specs`` are Plotly's figures by the ``id``
+        of the element that holds each, and ``plotly`` its script.
     """
     check_libraries()
-    from jinja2 import Environment, PackageLoader  # only now: these take a while
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
+    from jinja2 import Environment, PackageLoader  # only now: this takes a while
 
     environment = Environment(
         loader=PackageLoader("hoplite.plots"),
@@ -245,14 +212,6 @@ def render(source: str, plots: Mapping[str, Sequence[PageFigure]], **values: Any
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    specs = [
-        {"id": figure.id, "data": figure.data, "layout": figure.layout}
-        for group in plots.values()
-        for figure in group
-    ]
-    plotly = Markup(get_plotlyjs() if specs else "")  # 4.7 MB
-    written = environment.from_string(source).render(
-        plotly=plotly, plots=plots, specs=specs, **values
-    )
+    written = environment.from_string(source).render(**values)
     # a file's name may contain bytes that are not UTF-8; they are shown by their numbers
     return written.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -141,22 +141,12 @@ def responses(
 
 def coefficients(series: Sequence[Series]) -> Drawing:
     """c_0 .. c_k of every filter."""
-    lines = []
-    for one in series:
-        hops = list(range(len(one.values)))
-        drawn = line(
-            one.name,
-            hops,
-            one.values,
-            one.stroke,
-            one.key,
-            mode="lines+markers",
-            marker={"size": 6 if len(hops) < 30 else 4, **one.marker},
-        )
-        if one.error is not None:
-            drawn["error_y"] = one.error
-        lines.append(drawn)
-    longest = max((len(one.values) for one in series), default=1)
+    lines, longest = [], max((len(s.values) for s in series), default=1)
+    for s in series:
+        hops = list(range(len(s.values)))
+        more: dict[str, Any] = {"marker": {"size": 6 if len(hops) < 30 else 4, **s.marker}}
+        more |= {} if s.error is None else {"error_y": s.error}
+        lines.append(line(s.name, hops, s.values, s.stroke, s.key, "lines+markers", **more))
     look = layout(
         axis("hop i", range=[-0.6, longest - 0.4], zeroline=False),
         axis("coefficient of hop i", zeroline=True),
@@ -184,27 +174,27 @@ def epochs(
     best: int | None = None,
 ) -> Drawing:
     """Curves with the epoch ``best`` marked; the axes end at ``longest`` and at ``top``."""
-    options = {} if best is None else best_epoch(best, late=best > longest / 2)
-    y = axis(title) if top is None else axis(title, range=[0, top])
-    return Drawing(data, layout(axis("epoch", range=[0, longest + 1]), y, **options))
-
-
-def best_epoch(best: int, late: bool) -> dict[str, Any]:
-    """Of a layout: a vertical line at the epoch whose weights are kept, and its words."""
-    stroke = {"color": "@muted", "width": 1, "dash": "dashdot"}
-    ends = {"type": "line", "x0": best, "x1": best, "y0": 0, "y1": 1, "yref": "paper"}
-    words = {
-        "x": best,
-        "y": 1,
-        "yref": "paper",
-        "yanchor": "top",
-        "xanchor": "right" if late else "left",
-        "xshift": -4 if late else 4,
-        "text": f"best epoch {best}",
-        "showarrow": False,
-        "font": {"size": 11, "color": "@muted"},
-    }
-    return {"shapes": [{**ends, "line": stroke}], "annotations": [words]}
+    look = layout(
+        axis("epoch", range=[0, longest + 1]),
+        axis(title) if top is None else axis(title, range=[0, top]),
+    )
+    if best is not None:
+        late = best > longest / 2
+        ends = {"type": "line", "x0": best, "x1": best, "y0": 0, "y1": 1, "yref": "paper"}
+        look["shapes"] = [{**ends, "line": {"color": "@muted", "width": 1, "dash": "dashdot"}}]
+        words = {
+            "x": best,
+            "y": 1,
+            "yref": "paper",
+            "yanchor": "top",
+            "xanchor": "right" if late else "left",
+            "xshift": -4 if late else 4,
+            "text": f"best epoch {best}",
+            "showarrow": False,
+            "font": {"size": 11, "color": "@muted"},
+        }
+        look["annotations"] = [words]
+    return Drawing(data, look)
 
 
 def scores(
@@ -238,10 +228,10 @@ def panels(
         gap = min(1.0, BETWEEN / whole)  # one drawing alone may be lower than it
         cells = {"rows": count, "row_heights": [*heights], "vertical_spacing": gap}
     else:
-        gap = GAP + RIGHT * any("yaxis2" in one.layout for one in drawings[:-1])
+        gap = GAP + RIGHT * any("yaxis2" in drawing.layout for drawing in drawings[:-1])
         cells = {"cols": count, "horizontal_spacing": gap}
     look = make_subplots(subplot_titles=headings, **cells).to_plotly_json()["layout"]
-    words = [{**one, "font": {"size": 13, "color": "@ink"}} for one in look["annotations"]]
+    words = [{**text, "font": {"size": 13, "color": "@ink"}} for text in look["annotations"]]
     data, shapes = [], []
     for i, drawing in enumerate(drawings, 1):
         number, right, own = "" if i == 1 else str(i), str(count + i), drawing.layout
@@ -255,7 +245,7 @@ def panels(
             look[f"{name}{number}"] |= own[name]
         place = {"xref": f"x{number}", "yref": f"y{number} domain"}
         shapes += [{**shape, **place} for shape in own.get("shapes", ())]
-        words += [{**one, **place} for one in own.get("annotations", ())]
+        words += [{**text, **place} for text in own.get("annotations", ())]
     look = {**drawings[0].layout, **look, "annotations": words, "shapes": shapes}
     return Drawing(data, look | ({"height": whole + MARGINS} if heights else {}))
 
@@ -310,7 +300,7 @@ def reliability(series: Mapping[str, Sequence[Bin]], across: str, up: str) -> Dr
     for i, (name, bins) in enumerate(series.items()):
         stroke, sizes = stroke_of(i), [6 + 14 * (n / most) ** 0.5 for *_, n in bins]
         whose = f"{safe(short(name, 60))}, " if len(series) > 1 else ""
-        sure, right = ([one[i] for one in bins] for i in (0, 1))
+        sure, right = [bin[0] for bin in bins], [bin[1] for bin in bins]
         more = {
             "marker": {"color": stroke["color"], "size": sizes},
             "customdata": [f"{whose}{count:,.0f}" for *_, count in bins],

@@ -236,7 +236,8 @@ def find_examples(
         smallest, largest = _first(predicted, everywhere), _first(-predicted, everywhere)
         return [("the largest", largest), ("the smallest", smallest)]
     values = task.link(logits)
-    inside = predicted == 1 if values.shape == predicted.shape else _one_hot(predicted, len(names))
+    several = values.shape == predicted.shape
+    inside = predicted == 1 if several else predicted[:, None] == np.arange(len(names))
     counts = inside.sum(axis=0)
     if not counts.any():
         return []
@@ -248,10 +249,6 @@ def find_examples(
         everywhere[surest] = False  # each node once
         examples.append(("the least sure", _first(values[inside], everywhere)))
     return [(about, nodes) for about, nodes in examples if nodes]
-
-
-def _one_hot(classes: np.ndarray, count: int) -> np.ndarray:
-    return classes[:, None] == np.arange(count)
 
 
 def _first(keys: np.ndarray, candidates: np.ndarray) -> list[int]:

@@ -95,16 +95,19 @@ def make_app(answers: Answers, *, host: str = "127.0.0.1", seconds: float = SECO
         signature = inspect.signature(method, eval_str=True)
         _, *own = signature.parameters.values()
         fields: Any = {
-            one.name: (one.annotation, ... if one.default is one.empty else one.default)
-            for one in own
+            argument.name: (
+                argument.annotation,
+                ... if argument.default is argument.empty else argument.default,
+            )
+            for argument in own
         }
         query = pydantic.create_model(f"{name} query", __config__=QUERY, **fields)
         kind = signature.return_annotation
 
         async def endpoint(asked: Any) -> Response:
             def encoded() -> bytes:
-                found = getattr(answers, name)(**dict(asked))
-                return msgspec.json.encode(_with_text_ids(msgspec.to_builtins(found)))
+                answer = getattr(answers, name)(**dict(asked))
+                return msgspec.json.encode(_with_text_ids(msgspec.to_builtins(answer)))
 
             body = await asyncio.get_running_loop().run_in_executor(pool, encoded)
             return Response(body, media_type="application/json")

@@ -40,6 +40,7 @@ import math
 import warnings
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -182,8 +183,8 @@ def certify(
     >>> order = np.random.default_rng(0).permutation(300)
     >>> graph = graph.with_split(Split(order[:80], order[80:100], order[100:200]))
     >>> model = hoplite.train(graph, "sgc", hops=2, lr=0.2, epochs=20).model
-    >>> found = hoplite.certify(model, graph)
-    >>> found.holdout.sample, found.holdout.unlabelled, found.holdout.bound < 0.5
+    >>> holdout = hoplite.certify(model, graph).holdout
+    >>> holdout.sample, holdout.unlabelled, holdout.bound < 0.5
     (100, 100, True)
     """
     check_number("confidence", confidence, 0, 1, open_ends="lm")
@@ -194,22 +195,21 @@ def certify(
             f"{model.task.labels.task}."
         )
     _check_draw(model, graph)
-    found: dict[str, Any] = {}
+    certificates: dict[str, Any] = {"holdout": None, "pac_bayes": None}
     refusals: dict[str, str] = {}
-    for name, method in (("holdout", holdout_certificate), ("pac_bayes", pac_bayes_certificate)):
+    pac_bayes = partial(pac_bayes_certificate, seed=seed)
+    for name, method in zip(certificates, (holdout_certificate, pac_bayes), strict=True):
         try:
-            found[name] = method(model, graph, 1 - confidence, seed)
+            certificates[name] = method(model, graph, 1 - confidence)
         except HopliteError as error:
-            found[name], refusals[name] = None, str(error)
-    if len(refusals) == len(found):
+            refusals[name] = str(error)
+    if len(refusals) == len(certificates):
         raise GraphError(" ".join(f"{name}: {text}" for name, text in refusals.items()))
-    return Certificates(**found, refusals=refusals)
+    return Certificates(**certificates, refusals=refusals)
 
 
-def holdout_certificate(
-    model: TrainedModel, graph: Graph, delta: float, seed: int = 0
-) -> Certificate:
-    """The certificate of the model itself, from the test nodes; ``seed`` is not used.
+def holdout_certificate(model: TrainedModel, graph: Graph, delta: float) -> Certificate:
+    """The certificate of the model itself, from the test nodes.
 
     GraphError without test or unlabelled nodes, or if the model may have learned from the former.
     """
@@ -442,5 +442,5 @@ def _fit(
         return loss + penalty / 2 * float(np.sum(step**2)), slope.ravel()
 
     options = {"maxiter": MAX_STEPS}
-    found = minimize(objective, centre.ravel(), jac=True, method="L-BFGS-B", options=options)
-    return found.x.reshape(centre.shape)
+    minimum = minimize(objective, centre.ravel(), jac=True, method="L-BFGS-B", options=options)
+    return minimum.x.reshape(centre.shape)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
@@ -185,17 +184,8 @@ def _best(logarithms: Callable[[float], np.ndarray], squares: np.ndarray) -> flo
         s = math.exp(exponent) / math.sqrt(width)
         return (math.log(2) + float(logsumexp(logarithms(s)))) / s
 
-    found = minimize_scalar(value, bounds=(-7.0, 5.0), method="bounded")
-    return math.exp(float(found.x)) / math.sqrt(width)
-
-
-def one_norm(matrix: sp.csr_array) -> float:
-    """The largest absolute column sum; for a symmetric matrix also the largest row sum.
-
-    >>> one_norm(sp.csr_array([[1.0, -2.0], [-2.0, 0.0]]))
-    3.0
-    """
-    return float(abs(matrix).sum(axis=0).max()) if matrix.shape[1] else 0.0
+    minimum = minimize_scalar(value, bounds=(-7.0, 5.0), method="bounded")
+    return math.exp(float(minimum.x)) / math.sqrt(width)
 
 
 @dataclass(frozen=True)
@@ -256,8 +246,9 @@ def estimate(
     bits = size * outputs
     exact = bits <= MAX_EXACT_BITS and 2 ** (bits - 1) <= draws
     count = 2 ** (bits - 1) if exact else int(draws)
-    signs = _every_sign(bits) if exact else _drawn_signs(count * outputs, size, int(seed))
-    signs = signs.reshape(count * outputs, size)
+    rows = count * outputs
+    drawn = np.random.default_rng(int(seed)).integers(0, 2, (rows, size), dtype=np.int8)
+    signs = _every_sign(bits).reshape(rows, size) if exact else 2 * drawn - 1
     best, factor = np.zeros(count * outputs), 1.0
     flips, largest, done = np.zeros(size), 0.0, 0
     for block in blocks():
@@ -290,11 +281,6 @@ def _every_sign(bits: int) -> np.ndarray:
     return (1 - 2 * (numbers & 1)).astype(np.int8)
 
 
-def _drawn_signs(rows: int, size: int, seed: int) -> np.ndarray:
-    generator = np.random.default_rng(seed)
-    return 2 * generator.integers(0, 2, (rows, size), dtype=np.int8) - 1
-
-
 def _largest_on_interval(products: np.ndarray, best: np.ndarray) -> tuple[np.ndarray, float]:
     """max over f and -1 <= t <= 1 of |sum_i t^i q_if|, and what it may be too low by, a factor.
 
@@ -322,9 +308,9 @@ def _largest_on_interval(products: np.ndarray, best: np.ndarray) -> tuple[np.nda
 def _half_width(
     sample: np.ndarray, flips: np.ndarray, largest: float, outputs: int, risk: float
 ) -> float:
-    n, each = len(sample), risk / 2
-    by_flips = math.sqrt(2 * outputs * float(flips @ flips) * math.log(2 / each) / n)
-    logarithm = math.log(4 / each)
+    n, half = len(sample), risk / 2
+    by_flips = math.sqrt(2 * outputs * float(flips @ flips) * math.log(2 / half) / n)
+    logarithm = math.log(4 / half)
     by_sample = math.sqrt(
         2 * float(sample.var(ddof=1)) * logarithm / n
     ) + 7 * largest * logarithm / (3 * (n - 1))

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import norm
 
 from hoplite.bases import find_basis
 from hoplite.config import check_flag, check_number
 from hoplite.engine.polynomial import gather_hops
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
+from hoplite.formatting import listing
 from hoplite.graph import Graph, as_node_indices
 from hoplite.io import load
 from hoplite.machine import available_memory
-from hoplite.models import MODELS, LinearModel, Model, ModelConfig, find_model, model_config
+from hoplite.models import MODELS, LinearModel, Model, ModelConfig, model_config
 from hoplite.operators import find_operator
 from hoplite.theory import complexity
 
@@ -48,8 +50,8 @@ class FunctionClass:
     ----------
     graph : Graph, or its name or path
         The graph.
-    model, hops, operator, basis
-        As for :class:`~hoplite.ModelConfig`, with its defaults; at most 5,000 hops.
+    config : ModelConfig
+        The model with its hops, at most 5,000, operator, basis and constants; by default lgc.
     nodes : array of int, optional
         The L nodes; by default the training nodes, or all if there are none.
     coefficient_bound, weight_bound, lipschitz : float, default 1.0
@@ -67,45 +69,35 @@ class FunctionClass:
     The complexity of one node with the features 3 and 4 is 4, for either sign:
 
     >>> single = Graph.from_edges([], features=[[3.0, 4.0]])
-    >>> one = FunctionClass(single, "sgc", hops=0)
-    >>> one.estimate().value, round(one.bound(), 6)
+    >>> functions = FunctionClass(single, model_config("sgc", hops=0))
+    >>> functions.estimate().value, round(functions.bound(), 6)
     (4.0, 4.0)
     """
 
     graph: Graph
-    model: str = "lgc"
-    hops: int = None  # pyright: ignore[reportAssignmentType] - the model's own, filled in below
-    operator: str = "renormalized"
-    basis: str = "monomial"
+    config: ModelConfig = dataclasses.field(default_factory=model_config)
     nodes: np.ndarray | None = None
     coefficient_bound: float = 1.0
     weight_bound: float = 1.0
     lipschitz: float = 1.0
     bias: bool = False
     outputs: int = 1
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        kind = find_model(self.model)
-        if not has_bounds(kind, kind.Settings()):
-            raise ConfigError(
-                f"is {self.model!r}, for which no bound is known; use {known_models()}.", "model"
-            )
-        if self.hops is None:
-            object.__setattr__(self, "hops", kind.Settings().hops)
         config = self.config
-        object.__setattr__(self, "model", config.model)  # also of package.module:Class
-        find_operator(self.operator).require_symmetric("the bounds need")
+        if not has_bounds(config.kind, config):
+            raise ConfigError(
+                f"is {config.model!r}, for which no bound is known; use {known_models()}.", "model"
+            )
+        find_operator(config.operator).require_symmetric("the bounds need")
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
             check_number(name, getattr(self, name), 0, LARGEST)
-        check_number("hops", self.hops, 0, MAX_HOPS, whole=True)
+        check_number("hops", config.hops, 0, MAX_HOPS, whole=True)
         check_number("outputs", self.outputs, 1, whole=True)
         check_flag("bias", self.bias)
         if isinstance(self.graph, str):
             object.__setattr__(self, "graph", load(self.graph))
-        config = config.fitted(self.graph)
-        object.__setattr__(self, "basis", config.basis)
-        object.__setattr__(self, "config", config)
+        object.__setattr__(self, "config", config.fitted(self.graph))
         chosen, train = self.nodes, self.graph.split.train
         if chosen is None:
             chosen = train if train.size else np.arange(self.graph.num_nodes)
@@ -122,7 +114,7 @@ class FunctionClass:
         needed, free = 16 * columns * pairs, available_memory()  # they are held twice for a moment
         if needed > free:
             raise ConfigError(
-                f"is {self.hops}; the products of all pairs of hops of {columns:,} features "
+                f"is {config.hops}; the products of all pairs of hops of {columns:,} features "
                 f"take {needed / 1e9:.3g} GB, but only {free / 1e9:.3g} GB are free; use fewer "
                 "hops.",
                 "hops",
@@ -139,16 +131,20 @@ class FunctionClass:
         M is the largest ``|X_uf|`` and ``||S||_1`` the largest absolute column sum. Infinity if it
         is too large for a float.
         """
-        one = not self.bias and self.outputs == 1
-        if self.coefficients.facts.theorem is None or not find_basis(self.basis).powers or not one:
+        single = not self.bias and self.outputs == 1
+        if (
+            self.coefficients.facts.theorem is None
+            or not find_basis(self.config.basis).powers
+            or not single
+        ):
             raise ConfigError(
                 "the paper's bounds only hold for one output of lgc and egc without a bias, on "
                 "powers of the operator; use bound() instead."
             )
-        a, norm = float(self.coefficient_bound), self._operator_1_norm
+        a = float(self.coefficient_bound)
         if not self._scale * self._largest_feature:
             return 0.0  # also where the powers are infinite
-        growth = self.coefficients.paper_growth(a, norm, self.hops)
+        growth = self.coefficients.paper_growth(a, self._operator_1_norm, self.config.hops)
         return self._scale * self._largest_feature * math.sqrt(self.size) * growth
 
     def bound(self) -> float:
@@ -158,15 +154,15 @@ class FunctionClass:
     def bounds(self) -> dict[str, float]:
         """Upper bounds on the complexity by name; docs/theory.md explains each."""
         columns = self._columns
-        found = {
+        bounds = {
             "most": complexity.most(columns),
             "massart": complexity.massart_bound(columns),
             "chernoff": complexity.chernoff_bound(columns),
             "hopwise": complexity.hopwise_bound(columns, self._blocks()),
         }
         if self.coefficients.facts.exponential:
-            found["covering"] = complexity.covering_bound(columns)
-        return {name: self._scale * value for name, value in found.items()}
+            bounds["covering"] = complexity.covering_bound(columns)
+        return {name: self._scale * value for name, value in bounds.items()}
 
     # ---- the complexity itself
 
@@ -210,9 +206,9 @@ class FunctionClass:
         )
         return result.scaled(self._scale)
 
-    def summary(self, found: complexity.Estimate) -> dict[str, Any]:
-        """The class, its bounds and the estimate as plain JSON values; infinity is null."""
-        settings = ("model", "hops", "operator", "basis", "coefficient_bound", "weight_bound")
+    def summary(self, estimate: complexity.Estimate) -> dict[str, Any]:
+        """The class, its bounds and the ``estimate`` as plain JSON values; infinity is null."""
+        limits = ("bias", "coefficient_bound", "weight_bound", "lipschitz")
         try:
             paper = _finite(self.paper_bound())
         except ConfigError:
@@ -220,9 +216,8 @@ class FunctionClass:
         bounds = self.bounds()
         return {
             "dataset": self.graph.name,
-            "bias": self.bias,
-            **{name: getattr(self, name) for name in (*settings, "lipschitz")},
-            **self.settings,
+            **self.config.as_dict(),
+            **{name: getattr(self, name) for name in limits},
             "nodes": self.size,
             "features": self.graph.num_features,
             "largest_feature": self._largest_feature,
@@ -230,15 +225,10 @@ class FunctionClass:
             "paper_bound": paper,
             "bound": min(bounds.values()),
             "bounds": {name: _finite(value) for name, value in bounds.items()},
-            "estimate": dataclasses.asdict(found),
+            "estimate": dataclasses.asdict(estimate),
         }
 
     # ---- what they are made of
-
-    @cached_property
-    def config(self) -> ModelConfig:
-        """The model's settings."""
-        return model_config(self.model, self.hops, self.operator, self.basis, **self.settings)
 
     @property
     def coefficients(self) -> type[LinearModel]:
@@ -261,9 +251,9 @@ class FunctionClass:
     @property
     def _hop_weights(self) -> np.ndarray:
         """w_i, the largest ``|c_i|``: (k + 1,)."""
-        found = self.coefficients.largest(self.coefficient_bound, self.config)
-        assert found is not None  # see __post_init__
-        return found
+        largest = self.coefficients.largest(self.coefficient_bound, self.config)
+        assert largest is not None  # see __post_init__
+        return largest
 
     @property
     def _scale(self) -> float:
@@ -273,7 +263,7 @@ class FunctionClass:
     @cached_property
     def _propagation(self) -> Propagation:
         # in float64: rounding must not carry the complexity over a bound
-        return Propagation(self.graph, self.operator, self.basis, self.hops, dtype=np.float64)
+        return Propagation.of(self.graph, self.config, np.float64)
 
     @cached_property
     def _columns(self) -> complexity.Columns:
@@ -290,28 +280,27 @@ class FunctionClass:
         signal sum_i c_i p_i(S) X: (1, L, block).
         """
         columns = self.graph.num_features + self.bias
-        if 8 * (self.hops + 1) * self.size * columns <= KEPT_BYTES:
+        if 8 * (self.config.hops + 1) * self.size * columns <= KEPT_BYTES:
             return iter(self._kept)
         return self._new_blocks()
 
     def _new_blocks(self) -> Iterator[np.ndarray]:
-        numbers, owner = self._constants, self._propagation
+        numbers, owner, k = self._constants, self._propagation, self.config.hops
         used = np.flatnonzero(self._hop_weights)
         used = used if used.size else np.array([0])  # a = 0 leaves only the bias
         weights = (self._hop_weights if numbers is None else numbers)[used, None, None]
-        width = max(1, BLOCK_BYTES // (8 * (self.hops + 1) * self.size))
+        width = max(1, BLOCK_BYTES // (8 * (k + 1) * self.size))
         for start in range(0, self.graph.num_features, width):
             stop = min(start + width, self.graph.num_features)
             signal = owner.features.dense_columns(start, stop)
-            hops = gather_hops(owner.matrices[0], owner.basis, signal, self.hops, self.nodes)
-            block = hops[used]
+            hops = gather_hops(owner.matrices[0], owner.basis, signal, k, self.nodes)
             with np.errstate(over="ignore", invalid="ignore"):
-                block = block * weights
+                block = hops[used] * weights
                 if numbers is not None:
                     block = block.sum(axis=0, keepdims=True)
             if not np.abs(block).max(initial=0.0) < LARGEST:
                 raise ConfigError(
-                    f"the features after {self.hops} hops are too large to compute with; "
+                    f"the features after {k} hops are too large to compute with; "
                     "use fewer hops, basis 'chebyshev' or a smaller coefficient_bound."
                 )
             yield block
@@ -328,27 +317,15 @@ class FunctionClass:
 
     @cached_property
     def _operator_1_norm(self) -> float:
-        return complexity.one_norm(find_operator(self.operator).matrix(self.graph, np.float64))
-
-
-def other_settings(config: ModelConfig) -> dict[str, Any]:
-    """What a FunctionClass takes as ``settings``: those that it has no argument for.
-
-    >>> other_settings(model_config("ppr", hops=4)), other_settings(model_config("lgc"))
-    ({'alpha': 0.1}, {})
-    """
-    kind = config.kind
-    if not issubclass(kind, LinearModel) or kind.constants(config) is None:
-        return {}
-    known = {"model", *(field.name for field in dataclasses.fields(FunctionClass))}
-    known |= {"standardize", "neighbour_labels"}
-    return {name: value for name, value in config.as_dict().items() if name not in known}
+        """The largest absolute column sum, which is also the largest row sum."""
+        matrix = find_operator(self.config.operator).matrix(self.graph, np.float64)
+        return float(norm(matrix, 1))
 
 
 def known_models() -> str:
     """The names of the models that have bounds, for a message."""
     names = [kind.name for kind in MODELS.values() if has_bounds(kind, kind.Settings())]
-    return f"{', '.join(names[:-1])} or {names[-1]}"
+    return listing(names, "or")
 
 
 def has_bounds(kind: type[Model], config: ModelConfig) -> TypeGuard[type[LinearModel]]:

@@ -15,7 +15,7 @@ from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
 from hoplite.models.trained import TrainedModel
 from hoplite.theory.complexity import DRAWS
-from hoplite.theory.function_class import FunctionClass, has_bounds, known_models, other_settings
+from hoplite.theory.function_class import FunctionClass, has_bounds, known_models
 
 STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
 RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
@@ -166,15 +166,11 @@ def generalization(
         norm += float(_absolute(model.weights["bias"]).sum())
     unit = FunctionClass(
         graph,
-        config.model,
-        config.hops,
-        config.operator,
-        config.basis,
+        config,
         nodes=train,
         coefficient_bound=coefficient_limit,
         bias="bias" in model.weights,
         outputs=model.num_classes,
-        settings=other_settings(config),
     )
     risk = RISK_OF_DRAWS * delta
     sampled = unit.estimate(draws, seed=seed, confidence=1 - risk)
