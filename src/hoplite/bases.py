@@ -90,11 +90,11 @@ class Basis(ABC):
         [[1.0, 0.5, -0.5, -1.0]]
         """
         points = np.asarray(points, dtype=np.float64)
-        found = [np.ones_like(points)]
+        polynomials = [np.ones_like(points)]
         for a, b, g in self.steps(hops):
-            ahead = (a * points + b) * found[-1]
-            found.append(ahead - g * found[-2] if g else ahead)
-        return np.moveaxis(np.stack(found), 0, -1)
+            ahead = (a * points + b) * polynomials[-1]
+            polynomials.append(ahead - g * polynomials[-2] if g else ahead)
+        return np.moveaxis(np.stack(polynomials), 0, -1)
 
     def table(self, hops: int) -> np.ndarray:
         """The steps 0 .. hops - 1: (hops, 3), float64, computed once and read-only."""
@@ -136,9 +136,9 @@ class Basis(ABC):
 
 @functools.lru_cache(maxsize=32)
 def _table(basis: Basis, hops: int) -> np.ndarray:
-    found = np.array([basis.step(i) for i in range(hops)], dtype=np.float64).reshape(hops, 3)
-    found.flags.writeable = False
-    return found
+    table = np.array([basis.step(i) for i in range(hops)], dtype=np.float64).reshape(hops, 3)
+    table.flags.writeable = False
+    return table
 
 
 def short_number(value: float) -> str:
@@ -389,14 +389,14 @@ class _Overlaps:
         """The largest of the next hop's, whose step has these numbers."""
         self._b.append(b)
         self._g.append(g)
-        i, now, found = len(self._b) - 1, self._now, []
+        i, now, overlaps = len(self._b) - 1, self._now, []
         for j in range(i):
             value = self._g[j + 1] * now[j + 1] + (self._b[j] - b) * now[j]
             value += self._g[j] * now[j - 1] - self._g[i] * self._before[j]
-            found.append((value + math.copysign(ROUNDING * (self._g[j + 1] + g), value)) / g)
-        found.append(ROUNDING / g)
-        self._now, self._before = [*found, 1.0], now
-        return max(map(abs, found))
+            overlaps.append((value + math.copysign(ROUNDING * (self._g[j + 1] + g), value)) / g)
+        overlaps.append(ROUNDING / g)
+        self._now, self._before = [*overlaps, 1.0], now
+        return max(map(abs, overlaps))
 
 
 def _length(blocks: list[np.ndarray]) -> float:

@@ -363,23 +363,17 @@ class TrainingConfig(Checked):
         >>> str(caught[0].message)
         'sharpen has no effect without consistency.'
         """
-        changed = [
-            name
-            for name in ("sharpen", "confidence")
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default
-        ]
-        idle = [f"{name} has no effect without consistency." for name in changed]
-        idle = [] if self.consistency else idle
+        reasons = {}
+        if not self.consistency:
+            reasons |= dict.fromkeys(("sharpen", "confidence"), "without consistency")
         if self.optimizer == "path":
-            idle += [
-                f"{name} has no effect with optimizer 'path'; use adam."
-                for name in ("lr", "weight_decay")
-                if getattr(self, name) != type(self).__dataclass_fields__[name].default
-            ]
-        if self.draws > 1 and not self.drops:
-            idle.append("draws has no effect without dropout, drop_nodes or output_dropout.")
-        for message in idle:
-            warnings.warn(message, IdleWarning, stacklevel=3)
+            reasons |= dict.fromkeys(("lr", "weight_decay"), "with optimizer 'path'; use adam")
+        if not self.drops:
+            reasons["draws"] = "without dropout, drop_nodes or output_dropout"
+        for field in dataclasses.fields(self):
+            if field.name in reasons and getattr(self, field.name) != field.default:
+                message = f"{field.name} has no effect {reasons[field.name]}."
+                warnings.warn(message, IdleWarning, stacklevel=3)
 
 
 def check_hops(hops: int) -> int:

@@ -95,7 +95,7 @@ class NodeEstimator(BaseEstimator):
         if "__init__" in vars(cls):
             return
         settings = [*dataclasses.fields(model.Settings), *dataclasses.fields(TrainingConfig)]
-        defaults = {one.name: one.default for one in settings} | {"folds": 0}
+        defaults = {field.name: field.default for field in settings} | {"folds": 0}
         defaults |= model.defaults | {"seed": 0, "random_state": None}
         own = {*model.settings(), "seed", "random_state"} - cls.lacking
         names = [name for name in defaults if name in own]
@@ -137,10 +137,9 @@ class NodeEstimator(BaseEstimator):
         training_config.warn_unused()
         weights = checked_weights(sample_weight, len(train))
         sets = {"train": NodeSet(train.nodes, train.labels, weights).counted()}
-        known = val is not None and len(val) > 0
-        known = known or count_folds(training_config, sets) > 0
-        training_config.check_validated(known, "pass validation=(nodes, y)")
         sets |= {} if val is None else {"val": val}
+        validated = len(sets.get("val", ())) > 0 or count_folds(training_config, sets) > 0
+        training_config.check_validated(validated, "pass validation=(nodes, y)")
         (run,) = fit(
             graph,
             model_config,
@@ -255,11 +254,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         self
         """
         graph = graph_of(self)
-        given = nodes
+        sample_weight = _values_at(nodes, sample_weight, graph, "sample_weight")
         nodes, y = _as_labelled(nodes, y, graph, "y", several=True)
         check_classification_targets(y)
-        if sample_weight is not None:
-            sample_weight = _as_labelled(given, sample_weight, graph, "sample_weight")[1]
         if y.ndim == 2:
             labels, left_out = SETS.checked(y, None), []
             self.classes_ = np.arange(y.shape[1])
@@ -460,12 +457,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         self
         """
         train = self._values(nodes, y, "y")
-        if sample_weight is not None:
-            graph = graph_of(self)
-            sample_weight = _as_labelled(nodes, sample_weight, graph, "sample_weight")[1]
-        val = None
-        if validation is not None:
-            val = self._values(*_as_pair(validation), "validation y")
+        sample_weight = _values_at(nodes, sample_weight, graph_of(self), "sample_weight")
+        val = None if validation is None else self._values(*_as_pair(validation), "validation y")
         self._fit(find_task("regression"), train, val, sample_weight, ("value",), ())
         if hasattr(self, "coef_"):
             rescaled = self.model_.task.rescaled
@@ -600,8 +593,8 @@ class HopFeatures(TransformerMixin, BaseEstimator):
             If ``graph`` was replaced after ``fit``, the same columns of the new graph.
         """
         check_is_fitted(self, "n_features_out_")
-        graph, (given, before) = self.graph, self._fitted
-        if graph is given:
+        graph, (source, before) = self.graph, self._fitted
+        if graph is source:
             graph = before
         else:
             graph = graph_of(self, before)
@@ -756,11 +749,11 @@ class AutoClassifier(NodeClassifier):
         best = self.result_.trained.best_run
         self._keep(graph, best.history, best.epochs)
 
-    def _hold_out(self, given: NodeSet, seed: int) -> tuple[NodeSet, NodeSet]:
+    def _hold_out(self, labelled: NodeSet, seed: int) -> tuple[NodeSet, NodeSet]:
         """The nodes to train on, and those of every class that are held out."""
         check_number("held_out", self.held_out, 0, 1, open_ends="lm")
-        nodes, first = np.unique(given.nodes, return_index=True)  # a bootstrap has some twice
-        labels = np.asarray(given.labels)[first]
+        nodes, first = np.unique(labelled.nodes, return_index=True)  # a bootstrap has some twice
+        labels = np.asarray(labelled.labels)[first]
         # several labels a node: there are no classes to keep even
         strata = labels if labels.ndim == 1 else np.zeros(len(nodes), np.int64)
         generator, held = np.random.default_rng(seed), np.zeros(len(nodes), bool)
@@ -861,7 +854,7 @@ class GraphClassifier(ClassifierMixin, _GraphEstimator):
             self._fit(graphs, labels, None)
             return self
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        self._fit(graphs, codes, [str(one) for one in self.classes_])
+        self._fit(graphs, codes, [str(value) for value in self.classes_])
         return self
 
     def predict_proba(self, graphs: Any) -> np.ndarray:
@@ -890,8 +883,8 @@ class GraphClassifier(ClassifierMixin, _GraphEstimator):
         (G,) ndarray
             For several labels per graph, a matrix of 0 and 1: (G, m).
         """
-        found = self.model_.predict(self._data(graphs))
-        return found if found.ndim == 2 else self.classes_[found]
+        predicted = self.model_.predict(self._data(graphs))
+        return predicted if predicted.ndim == 2 else self.classes_[predicted]
 
 
 class GraphRegressor(RegressorMixin, _GraphEstimator):
@@ -967,12 +960,16 @@ def _labelled(graph: Graph, parts: Sequence[NodeSet], names: tuple[str, ...]) ->
     return graph.with_labels(labels, names).with_split(Split(train, val))
 
 
+def _values_at(nodes: Any, values: Any, graph: Graph, name: str) -> np.ndarray | None:
+    return None if values is None else _as_labelled(nodes, values, graph, name)[1]
+
+
 def _as_labelled(
     nodes: Any, y: Any, graph: Graph, name: str, *, several: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    given, y = np.asarray(nodes), np.asarray(y)
-    nodes = as_nodes(given, graph)
-    if given.dtype == bool and y.shape[:1] == given.shape:
+    array, y = np.asarray(nodes), np.asarray(y)
+    nodes = as_nodes(array, graph)
+    if array.dtype == bool and y.shape[:1] == array.shape:
         y = y[nodes]
     matrix = several and y.ndim == 2 and y.shape[1] > 1
     if y.shape[:1] != nodes.shape or not (matrix or y.ndim == 1):
@@ -987,23 +984,23 @@ def graph_of(estimator: Any, model: TrainedModel | Graph | None = None) -> Graph
 
     Its columns are prepared as those of the fitted ``model`` (or graph), or by themselves.
     """
-    given = estimator.graph
-    if isinstance(given, Graph):
-        return given
+    source = estimator.graph
+    if isinstance(source, Graph):
+        return source
     before, by, graph = vars(estimator).get("_converted", (None, None, None))
-    if before is not given or by is not model or graph is None:
+    if before is not source or by is not model or graph is None:
         try:
-            graph = converted(given, prepare=model)
+            graph = converted(source, prepare=model)
         except DatasetError:  # y are the labels, so nobody is asked what the table's own are
             if model is not None:
                 raise
             kind = NUMBERS if isinstance(estimator, RegressorMixin) else CLASSES
-            graph = converted(given, prepare=model, task=kind.task)
+            graph = converted(source, prepare=model, task=kind.task)
         if not isinstance(graph, Graph):
             raise GraphError(
-                f"graph has type {type(given).__name__}; pass a Graph (see hoplite.load), {KNOWN}."
+                f"graph has type {type(source).__name__}; pass a Graph (see hoplite.load), {KNOWN}."
             )
-        estimator._converted = given, model, graph
+        estimator._converted = source, model, graph
     return graph
 
 

@@ -80,29 +80,27 @@ def predictions(
     ids, names = data.node_ids, class_columns(model.class_names)
     parts, whole = _split_parts(model, data), ids is None or all_integers(ids)
     edges, pairs = data.adjacency_rows, model.task.exclusive and len(names) > 1
-    wanted = np.ones(data.num_nodes, bool)
-    if nodes is not None:
-        wanted[:] = False
-        wanted[nodes] = True
+    everyone = np.arange(data.num_nodes)
+    wanted = np.isin(everyone, everyone if nodes is None else nodes)
     if unlabelled:
         wanted &= ~known_labels(data.labels)
 
     def columns(nodes: range, logits: np.ndarray) -> Columns:
         own = nodes if ids is None else ids[nodes.start : nodes.stop]
-        found = {"id": np.array(own, np.int64) if whole else np.array([*map(str, own)], object)}
-        found |= model.task.columns(logits, model.class_names)
+        table = {"id": np.array(own, np.int64) if whole else np.array([*map(str, own)], object)}
+        table |= model.task.columns(logits, model.class_names)
         if pairs:
-            found |= _runners_up(model, logits)
+            table |= _runners_up(model, logits)
         if sets is not None:
-            found |= model.task.set_columns(sets(nodes, logits), model.class_names)
+            table |= model.task.set_columns(sets(nodes, logits), model.class_names)
         if edges is not None:
-            found["neighbours"] = np.diff(edges.indptr(nodes.start, nodes.stop))
+            table["neighbours"] = np.diff(edges.indptr(nodes.start, nodes.stop))
         if parts is not None:
-            found["split"] = np.array([*PARTS, None])[parts[nodes.start : nodes.stop]]
+            table["split"] = np.array([*PARTS, None])[parts[nodes.start : nodes.stop]]
         if proba:
-            found |= dict(zip(names, model.task.link(logits).T, strict=True))
+            table |= dict(zip(names, model.task.link(logits).T, strict=True))
         kept = wanted[nodes.start : nodes.stop]
-        return found if kept.all() else {name: cells[kept] for name, cells in found.items()}
+        return table if kept.all() else {name: cells[kept] for name, cells in table.items()}
 
     def batches() -> Iterator[Columns]:
         with watched(progress, steps_bar, f"predict {data.name}") as report:
@@ -278,10 +276,10 @@ def _split_parts(model: TrainedModel, data: NodeData) -> np.ndarray | None:
     known = split.seed is None or model.training.get(SPLIT, facts) == facts
     if not known or not any(split.sizes().values()):
         return None
-    found = np.full(data.num_nodes, len(PARTS), np.int8)
+    numbers = np.full(data.num_nodes, len(PARTS), np.int8)
     for number, part in enumerate(PARTS):
-        found[getattr(split, part)] = number
-    return found
+        numbers[getattr(split, part)] = number
+    return numbers
 
 
 def write_table(batches: Iterable[Columns], path: Path, order: Order | None = None) -> int:
@@ -306,8 +304,8 @@ def write_table(batches: Iterable[Columns], path: Path, order: Order | None = No
             place = work.scratch / "table"
             rows = f"(SELECT {chosen} FROM written {sorting})"
             (count,) = work.one(f"COPY {rows} TO {literal(str(place))} (FORMAT {form})")
-            with place.open("rb") as made, atomic_write(path) as file:
-                shutil.copyfileobj(made, file)
+            with place.open("rb") as finished, atomic_write(path) as file:
+                shutil.copyfileobj(finished, file)
             return count
     except OSError as error:
         raise HopliteError(f"cannot write {path}: {error.strerror or error}.") from error

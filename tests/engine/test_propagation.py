@@ -15,7 +15,7 @@ from tests.examples import examples
 
 from hoplite import Graph
 from hoplite.bases import EXAMPLES as BASES
-from hoplite.engine import backend, propagation
+from hoplite.engine import backend, features
 from hoplite.engine.backend import use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.evaluation import Filter, KeptHops, WeightsFirst
@@ -107,9 +107,9 @@ def test_outputs_equal_dense_algebra(
 @pytest.mark.parametrize("nodes", [None, [11, 16, 0, 3, 3]])
 def test_wide_features_in_blocks(graphs, dense, monkeypatch, sparse, nodes):
     graph = graphs(17, 23, sparse=sparse)
-    monkeypatch.setattr(propagation, "BLOCK_COLUMNS", 7)
+    monkeypatch.setattr(features, "BLOCK_COLUMNS", 7)
     source = Propagation(graph, "laplacian", "chebyshev", hops=3)
-    blocks = [(part.start, part.stop) for part, _ in source.feature_blocks()]
+    blocks = [(part.start, part.stop) for part, _ in source.features.column_blocks()]
     assert blocks == [(0, 7), (7, 14), (14, 21), (21, 23)]
     expected = np.stack(dense.basis(graph, "laplacian", "chebyshev", 3)) @ dense.features(graph)
     rows = None if nodes is None else np.array(nodes)

@@ -12,7 +12,8 @@ from torch import nn
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
-from hoplite.models import MODELS, address_of, build_model, find_model, model_config, register_model
+from hoplite.models import MODELS, build_model, find_model, model_config, register_model
+from hoplite.models.settings import address_of
 from hoplite.nets.view import GraphView
 
 CODE = textwrap.dedent("""

@@ -1,5 +1,7 @@
 """Training on a Dask cluster: the bits of one process, whatever happens to the workers."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 from tests.dask_processes import dask, local_workers, running_workers  # noqa: F401 - a fixture
@@ -67,9 +69,9 @@ def test_equals_one_process_to_the_bit(graph, store, dask, workers):  # noqa: F8
     dask.wait_for(workers)
     for case in CASES:
         model, training, sets = setting(graph, case)
-        alone = HopRows(store, model, training=training)
+        alone = HopRows(store, model, training)
         expected = fit(model, alone, training, sets)
-        with ClusterRows(store, model, dask.address, training=training) as source:
+        with closing(ClusterRows(store, model, training, dask.address)) as source:
             assert source._cluster.size == workers
             found = fit(model, source, training, sets)
             assert_same_bits(found, expected)
@@ -85,7 +87,7 @@ def test_equals_one_process_to_the_bit(graph, store, dask, workers):  # noqa: F8
 def test_a_worker_that_dies_in_the_middle(graph, store, dask):  # noqa: F811
     """Its rows go to the other one; the bits stay, also when a new one comes."""
     model, training, sets = setting(graph)
-    expected = fit(model, HopRows(store, model, training=training), training, sets)
+    expected = fit(model, HopRows(store, model, training), training, sets)
     workers = [dask.worker(), dask.worker()]
     dask.wait_for(2)
     seen = []
@@ -98,7 +100,7 @@ def test_a_worker_that_dies_in_the_middle(graph, store, dask):  # noqa: F811
             workers.append(dask.worker())
             dask.wait_for(2)
 
-    with ClusterRows(store, model, dask.address, training=training) as source:
+    with closing(ClusterRows(store, model, training, dask.address)) as source:
         found = fit(model, source, training, sets, progress)
     assert workers[0].poll() == -9
     assert_same_bits(found, expected)
@@ -109,7 +111,7 @@ def test_a_worker_that_dies_in_the_middle(graph, store, dask):  # noqa: F811
 
 def test_local_workers_that_are_killed(graph, store):
     model, training, sets = setting(graph)
-    expected = fit(model, HopRows(store, model, training=training), training, sets)
+    expected = fit(model, HopRows(store, model, training), training, sets)
     killed = []
 
     def progress(state):
@@ -119,7 +121,7 @@ def test_local_workers_that_are_killed(graph, store):
                 worker.kill()
                 killed.append(worker.pid)
 
-    with ClusterRows(store, model, "local:2", training=training) as source:
+    with closing(ClusterRows(store, model, training, "local:2")) as source:
         found = fit(model, source, training, sets, progress)
     assert len(killed) >= 2
     assert_same_bits(found, expected)
@@ -129,14 +131,14 @@ def test_local_workers_that_are_killed(graph, store):
 def test_refusals(graph, store):
     model, training, _ = setting(graph)
     with pytest.raises(ConfigError, match="batch is 9 but a cluster uses all rows"):
-        ClusterRows(store, model, "local:1", training=TrainingConfig(dropout=0, batch=9))
+        ClusterRows(store, model, TrainingConfig(dropout=0, batch=9), "local:1")
     with pytest.raises(ConfigError, match="cluster is 'nowhere'"):
-        ClusterRows(store, model, "nowhere", training=training)
+        ClusterRows(store, model, training, "nowhere")
     with pytest.raises(ConfigError, match="this training needs"):
-        ClusterRows(store, model, "local:1", memory="50MB", training=training)
+        ClusterRows(store, model, training, "local:1", memory="50MB")
     gated = build_model(model_config("hlgc", hops=4), graph.num_features, 3)
     with pytest.raises(ConfigError, match="a cluster only trains linear models"):
-        ClusterRows(store, gated, "local:1", training=training)
+        ClusterRows(store, gated, training, "local:1")
 
 
 def test_more_workers_than_groups(graph, store, dask, monkeypatch):  # noqa: F811
@@ -146,9 +148,9 @@ def test_more_workers_than_groups(graph, store, dask, monkeypatch):  # noqa: F81
     for _ in range(2):
         dask.worker()
     dask.wait_for(2)
-    with ClusterRows(store, model, dask.address, training=training) as source:
+    with closing(ClusterRows(store, model, training, dask.address)) as source:
         order = source.order(model, np.arange(5))
         weights = model.initial(np.random.default_rng(0))
         values = order.evaluate(model.filter(weights)).values
-    alone = HopRows(store, model, training=training).order(model, np.arange(5))
+    alone = HopRows(store, model, training).order(model, np.arange(5))
     np.testing.assert_array_equal(values, alone.evaluate(model.filter(weights)).values)

@@ -81,7 +81,7 @@ def in_memory(graph, model, training, sets, **options):
 
 
 def from_store(store, model, training, sets, memory="4GB", **options):
-    source = HopRows(store, model, memory=memory, training=training)
+    source = HopRows(store, model, training, memory=memory)
     return train_runs(model, source, [Run(training, 0)], sets, **options)[0]
 
 
@@ -136,7 +136,7 @@ def test_lbfgs_takes_the_same_steps_in_memory_and_from_a_store(untidy, model, op
     assert losses[-1] < losses[0]
     assert all(bits(one) == bits(results[0]) for one in results)
     logits = built.logits(results[0].weights, Propagation.of(graph, built.config, np.float32))
-    source = HopRows(store, built)
+    source = HopRows(store, built, TrainingConfig(dropout=0))
     np.testing.assert_allclose(source.logits(built, results[1].weights), logits, atol=1e-5)
 
 
@@ -228,7 +228,7 @@ def test_logits_of_a_trained_model(graph, store, model, standardize):
     built = build(graph, model, bias=True, standardize=standardize)
     weights = built.initial(np.random.default_rng(1))
     weights["bias"] = np.float32([0.5, -1, 2])
-    source = HopRows(store, built)
+    source = HopRows(store, built, TrainingConfig(dropout=0))
     expected = built.logits(weights, Propagation.of(graph, built.config))
     np.testing.assert_allclose(source.logits(built, weights), expected, atol=2e-5)
     for nodes in (graph.split.test, np.array([80, 3, 3, 41])):
@@ -241,7 +241,7 @@ def test_logits_of_a_trained_model(graph, store, model, standardize):
 def test_rows_and_chunks_in_any_order(graph, store, kept, monkeypatch):
     if not kept:
         monkeypatch.setattr(stored.Shelf, "fits", lambda self, size: False)
-    source, whole = HopRows(store, build(graph)), store.read(0, 90)
+    source, whole = HopRows(store, build(graph), TrainingConfig(dropout=0)), store.read(0, 90)
     some = [np.arange(90), np.arange(20, 71), np.arange(0, 90, 40), np.array([5, 5, 2])]
     some += [np.random.default_rng(0).permutation(90), np.array([0, 0, 2])]
     for nodes in some:

@@ -13,8 +13,8 @@ import hoplite
 from hoplite.cli import console, graphs, options
 from hoplite.cli.console import SETS_OF_GRAPHS
 from hoplite.errors import ConfigError, some_of
-from hoplite.models import check_default_options, split_options
-from hoplite.models.settings import AUTO
+from hoplite.models import split_options
+from hoplite.models.settings import AUTO, check_default_options
 
 if TYPE_CHECKING:  # importing it takes time
     from hoplite.search import AutoResult

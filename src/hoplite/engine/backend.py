@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
 from functools import lru_cache
@@ -36,6 +37,7 @@ if native is not None and getattr(native, "INTERFACE", 1) != INTERFACE:
 
 MAX_THREADS = 1024
 RANGE_NUMBERS = 1 << 20  # of the left operand of a dense product in one range of rows
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 _backend: ContextVar[str] = ContextVar("hoplite_backend", default="auto")
 _threads_here: ContextVar[int] = ContextVar("hoplite_threads", default=0)  # 0: the process's
@@ -158,12 +160,8 @@ def _controller():
 
 @lru_cache(maxsize=4)
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="hoplite")
-
-
-def thread_pool(threads: int) -> ThreadPoolExecutor:
     """The threads that large products share; a forked process has its own."""
-    return _pool(threads, os.getpid())
+    return ThreadPoolExecutor(threads, thread_name_prefix="hoplite")
 
 
 def row_ranges(rows: int, columns: int) -> list[slice]:
@@ -182,18 +180,29 @@ def each_range(work: Callable[[slice], Result], rows: int, columns: int) -> Iter
         with one_blas_thread:
             yield work(slice(0, rows))
         return
-    ranges, threads = row_ranges(rows, columns), get_num_threads()
+    threads = get_num_threads()
     with one_blas_thread:
-        if threads == 1:
-            yield from map(work, ranges)
-            return
-        pool = thread_pool(threads)
-        ahead = [pool.submit(copy_context().run, work, part) for part in ranges[: 2 * threads]]
-        for i in range(len(ranges)):
-            if i + 2 * threads < len(ranges):
-                more = ranges[i + 2 * threads]
-                ahead.append(pool.submit(copy_context().run, work, more))
-            yield ahead[i].result()
+        yield from in_order(work, row_ranges(rows, columns), threads, 2 * threads)
+
+
+def in_order(
+    work: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int
+) -> Iterator[Result]:
+    """``work`` of every item on so many threads; the results in order, at most ``ahead`` begun."""
+    if threads == 1:
+        yield from map(work, items)
+        return
+    pool, waiting = _pool(threads, os.getpid()), deque[Future[Result]]()
+    try:
+        for item in items:
+            if len(waiting) == ahead:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(copy_context().run, work, item))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def product(left: np.ndarray, right: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

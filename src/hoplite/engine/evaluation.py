@@ -109,10 +109,8 @@ class Order(ABC):
     """Some nodes whose signals are evaluated in one of the orders."""
 
     @abstractmethod
-    def evaluate(
-        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
-    ) -> Evaluation:
-        """The signal at the rows; orders that keep rows compute only the first ``count``."""
+    def evaluate(self, filter: Filter, dropout: Dropout | None = None) -> Evaluation:
+        """The signal at the rows."""
 
     def part(self, rows: np.ndarray) -> Order:
         """Some of the rows, by their positions, where rows are kept."""
@@ -128,9 +126,7 @@ class WeightsFirst(Order):
         self._source, self._rows = (source, None) if rows is None else source.near(rows)
         self._repeats = rows is not None and len(np.unique(rows)) < len(rows)
 
-    def evaluate(
-        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, filter: Filter, dropout: Dropout | None = None) -> Evaluation:
         source, features, maps = self._source, self._source.features, filter.maps
         if filter.coefficients is not None:
             signal = features.drop_outputs(features.times(maps, dropout), dropout)
@@ -162,9 +158,9 @@ class WeightsFirst(Order):
         source.features.drop_outputs(both[:, :m], dropout)
         assert filter.coefficients is not None
         scales = repeated(filter.coefficients, both[:, :m])
-        found = self._pick(source.combine(both, np.concatenate([scales, scales], axis=1)))
+        outputs = self._pick(source.combine(both, np.concatenate([scales, scales], axis=1)))
         gradient = partial(self._gradient, filter, both[:, :m], scales, dropout)
-        return Evaluation(found[:, :m], gradient), found[:, m:]
+        return Evaluation(outputs[:, :m], gradient), outputs[:, m:]
 
     def _gradient(
         self,
@@ -216,11 +212,9 @@ class WeightsFirst(Order):
 class FeaturesFirst(WeightsFirst):
     """The hops of X~ itself, where it has fewer columns than there are outputs."""
 
-    def evaluate(
-        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, filter: Filter, dropout: Dropout | None = None) -> Evaluation:
         if filter.by_class or (dropout is not None and dropout.of_outputs is not None):
-            return super().evaluate(filter, dropout, count)
+            return super().evaluate(filter, dropout)
         source, coefficients = self._source, filter.coefficients
         inputs = np.ascontiguousarray(source.features.dense(dropout))
         if coefficients is None:
@@ -228,11 +222,11 @@ class FeaturesFirst(WeightsFirst):
         scales = repeated(coefficients, inputs)
         filtered = self._pick(source.combine(inputs, scales))
 
-        def gradient(given: np.ndarray) -> FilterGradient:
-            by_map = transposed_product(filtered[: len(given)], given)
+        def gradient(outer: np.ndarray) -> FilterGradient:
+            by_map = transposed_product(filtered[: len(outer)], outer)
             if filter.fixed:
                 return FilterGradient(by_map)
-            spread = self._spread(product(given, np.ascontiguousarray(filter.maps.T)))
+            spread = self._spread(product(outer, np.ascontiguousarray(filter.maps.T)))
             _, by_scale = source.combine_adjoint(spread, inputs, scales)
             return FilterGradient(by_map, by_scale.sum(axis=1))
 
@@ -246,16 +240,14 @@ class FilterRows(Order):
         self._features = source.features
         unit = np.zeros((source.num_nodes, len(rows)), source.dtype)
         unit[rows, np.arange(len(rows))] = 1
-        found = source.combine_transposed(unit, repeated(coefficients, unit))
-        self._filter = np.ascontiguousarray(found.T)  # (rows, n)
+        columns = source.combine_transposed(unit, repeated(coefficients, unit))
+        self._filter = np.ascontiguousarray(columns.T)  # (rows, n)
 
-    def evaluate(
-        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, filter: Filter, dropout: Dropout | None = None) -> Evaluation:
         signal = self._features.drop_outputs(self._features.times(filter.maps, dropout), dropout)
 
-        def gradient(given: np.ndarray) -> FilterGradient:
-            by_signal = transposed_product(self._filter[: len(given)], given)
+        def gradient(outer: np.ndarray) -> FilterGradient:
+            by_signal = transposed_product(self._filter[: len(outer)], outer)
             by_signal = self._features.drop_outputs(by_signal, dropout)
             return FilterGradient(self._features.transposed_times(by_signal, dropout))
 
@@ -287,17 +279,14 @@ class KeptRows(Order):
         """All hops of X side by side: (rows, hops d)."""
         return cls.from_array(side_by_side(source.hop_features(rows)))
 
-    def evaluate(
-        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, filter: Filter, dropout: Dropout | None = None) -> Evaluation:
         shape = filter.maps.shape
         maps = filter.maps.reshape(-1, shape[-1])
 
-        def gradient(given: np.ndarray) -> FilterGradient:
-            return FilterGradient(self._head(len(given)).transposed_times(given).reshape(shape))
+        def gradient(outer: np.ndarray) -> FilterGradient:
+            return FilterGradient(self._head(len(outer)).transposed_times(outer).reshape(shape))
 
-        rows = self._rows if count is None else self._head(count)
-        return Evaluation(rows.times(maps), gradient)
+        return Evaluation(self._rows.times(maps), gradient)
 
     def part(self, rows: np.ndarray) -> Order:
         return KeptRows(self._rows.rows(rows))
@@ -331,13 +320,11 @@ class KeptHops(Order):
         """Those of some nodes of a graph."""
         return cls(source.hop_features(rows))
 
-    def evaluate(
-        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, filter: Filter, dropout: Dropout | None = None) -> Evaluation:
         c, maps = filter.coefficients, filter.maps
         if c is None:
-            return KeptRows(Features(self._side_by_side)).evaluate(filter, None, count)
-        hops = self._hops[: len(c), :count]
+            return KeptRows(Features(self._side_by_side)).evaluate(filter)
+        hops = self._hops[: len(c)]
         return self._by_class(hops, c, maps) if filter.by_class else self._mixed(hops, filter)
 
     def _mixed(self, hops: np.ndarray, filter: Filter) -> Evaluation:
@@ -352,18 +339,18 @@ class KeptHops(Order):
         for _ in each_range(mix, rows, d * count):
             pass
 
-        def gradient(given: np.ndarray) -> FilterGradient:
-            by_map = transposed_product(mixed[: len(given)], given)
+        def gradient(outer: np.ndarray) -> FilterGradient:
+            by_map = transposed_product(mixed[: len(outer)], outer)
             if filter.fixed:
                 return FilterGradient(by_map)
             turned = np.ascontiguousarray(maps.T)
 
             def dots(part: slice) -> np.ndarray:
-                outer = given[part] @ turned  # (rows, d)
-                return np.array([np.vdot(hop[part], outer) for hop in hops], np.float64)
+                by_mixed = outer[part] @ turned  # (rows, d)
+                return np.array([np.vdot(hop[part], by_mixed) for hop in hops], np.float64)
 
             total = np.zeros(count)
-            for part in each_range(dots, len(given), d * count):
+            for part in each_range(dots, len(outer), d * count):
                 total += part
             return FilterGradient(by_map, total)
 
@@ -374,11 +361,11 @@ class KeptHops(Order):
         c = np.asarray(c, hops.dtype)
         outputs = np.stack([product(hop, maps) for hop in hops])  # (hops, rows, m)
 
-        def gradient(given: np.ndarray) -> FilterGradient:
+        def gradient(outer: np.ndarray) -> FilterGradient:
             by_map = np.zeros_like(maps)
             for hop, own in zip(hops, c, strict=True):
-                by_map += transposed_product(hop[: len(given)], given * own)
-            by_scale = np.einsum("knm,nm->km", outputs[:, : len(given)], given, dtype=np.float64)
+                by_map += transposed_product(hop[: len(outer)], outer * own)
+            by_scale = np.einsum("knm,nm->km", outputs[:, : len(outer)], outer, dtype=np.float64)
             return FilterGradient(by_map, by_scale)
 
         return Evaluation(np.einsum("km,knm->nm", c, outputs), gradient)
@@ -533,37 +520,24 @@ class Standardized(NamedTuple):
         return cls.from_moments(Moments.of(values), values.dtype)
 
     @classmethod
-    def from_moments(cls, found: Moments, dtype: np.dtype) -> Self:
+    def from_moments(cls, moments: Moments, dtype: np.dtype) -> Self:
         """From moments of all nodes; a constant column is divided by the rounding error of 1."""
-        deviation = np.sqrt(found.squares / max(found.rows, 1))
+        deviation = np.sqrt(moments.squares / max(moments.rows, 1))
         least = np.finfo(dtype).eps
-        return cls(found.mean.astype(dtype), np.maximum(deviation, least).astype(dtype))
+        return cls(moments.mean.astype(dtype), np.maximum(deviation, least).astype(dtype))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         """H^ of some rows of V."""
         return (values - self.mean) / self.deviation
 
-    def gradient_means(
-        self, gradient: np.ndarray, standardized: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """mean(G) and mean(G * H^) over all nodes.
+    def by_signal(self, gradient: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """dV of all rows, from their G and V.
 
-        The second is 0 for a constant column, which stays one.
+        mean(G * H^) counts as 0 in a constant column, which stays one.
         """
-        first = gradient.mean(axis=0, dtype=np.float64)
+        standardized = self.apply(values)
+        first = gradient.mean(axis=0, dtype=np.float64).astype(values.dtype)
         second = (gradient * standardized).mean(axis=0, dtype=np.float64)
         constant = self.deviation <= np.finfo(self.deviation.dtype).eps
-        return first, np.where(constant, 0.0, second)
-
-    def gradient(
-        self, gradient: np.ndarray, standardized: np.ndarray, means: tuple[np.ndarray, np.ndarray]
-    ) -> np.ndarray:
-        """dV of some rows, from their G and H^ and the means over all nodes."""
-        first, second = (mean.astype(standardized.dtype) for mean in means)
+        second = np.where(constant, 0.0, second).astype(values.dtype)
         return (gradient - first - standardized * second) / self.deviation
-
-    def by_signal(self, gradient: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """dV of all rows, from their G and V."""
-        standardized = self.apply(values)
-        means = self.gradient_means(gradient, standardized)
-        return self.gradient(gradient, standardized, means)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from hoplite.errors import ConfigError, GraphError
 
 LARGE = 1 << 20  # entries from which on it is worth counting zeros
 FEW = 0.1  # share of nonzeros below which a product that skips the zeros is faster
+BLOCK_COLUMNS = 256  # propagated at a time, so that a wide sparse X is never densified whole
 NOTHING_DROPPED = (0, 0, 0, 1.0)  # a rule of the C++ core
 
 
@@ -145,10 +146,10 @@ class Features:
     def dense(self, dropout: Dropout | None = None) -> np.ndarray:
         """X~ as a dense n x d array (X itself if it is dense and nothing is dropped)."""
         rows = self._rows(slice(None), None if dropout is None else dropout.of_entries())
-        found = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
         if dropout is None or dropout.of_nodes is None:
-            return found
-        return found * self._row_factors(dropout.of_nodes)
+            return dense
+        return dense * self._row_factors(dropout.of_nodes)
 
     def dense_columns(self, start: int, stop: int) -> np.ndarray:
         """Columns [start, stop) of X as a dense, contiguous array; nothing is dropped."""
@@ -156,6 +157,12 @@ class Features:
         if isinstance(store, SparseMatrix):
             return store.to_scipy()[:, start:stop].toarray()
         return np.ascontiguousarray(store[:, start:stop])
+
+    def column_blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """X a block of columns at a time, dense."""
+        for start in range(0, self.shape[1], BLOCK_COLUMNS):
+            stop = min(start + BLOCK_COLUMNS, self.shape[1])
+            yield slice(start, stop), self.dense_columns(start, stop)
 
     def matrix(self) -> sp.csr_array | np.ndarray:
         """X as SciPy's or NumPy's matrix, not a copy."""

@@ -192,14 +192,14 @@ def scatter_hops(
         table = _native_basis(basis, hops)
         matrix.handle.scatter_hops(table, rows, gathered, out, get_num_threads())
         return out
-    one = np.ones(width, gathered.dtype)
+    unscaled = np.ones(width, gathered.dtype)
 
     def term(i: int) -> Term:
         if rows is None:
-            return gathered[i], one
+            return gathered[i], unscaled
         spread = np.zeros((n, width), gathered.dtype)
         np.add.at(spread, rows, gathered[i])
-        return spread, one
+        return spread, unscaled
 
     return accumulate(matrix, basis, term, hops)
 

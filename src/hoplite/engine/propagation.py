@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.bases import Basis, find_basis
-from hoplite.engine.features import Features, as_sparse_if_few
+from hoplite.engine.features import BLOCK_COLUMNS, Features, as_sparse_if_few
 from hoplite.engine.polynomial import (
     gather_hops,
     iterate,
@@ -34,7 +34,6 @@ from hoplite.graph import Graph
 from hoplite.machine import available_memory, format_bytes
 from hoplite.operators import Operator, Operators, find_operator, listed
 
-BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
 _fitted: WeakKeyDictionary[Graph, dict[Any, Basis]] = WeakKeyDictionary()  # graphs never change
 MAX_NEAR = 0.9  # of all nodes: beyond it, leaving out the others saves too little
 
@@ -123,9 +122,9 @@ class Propagation:
 
     def with_neighbours(self, columns: Features) -> Propagation:
         """The same with the labels of neighbours: (n, m)."""
-        found = copy(self)
-        found.neighbours = columns
-        return found
+        whole = copy(self)
+        whole.neighbours = columns
+        return whole
 
     def required_neighbours(self) -> Features:
         """The labels of neighbours; ConfigError if they are not known."""
@@ -182,17 +181,13 @@ class Propagation:
         hops = [[*iterate(m.T, self.basis, unit, self.hops)] for m in self.matrices]
         return self._joined([np.stack([hop.T for hop in of_matrix]) for of_matrix in hops])
 
-    def feature_blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """X a block of columns at a time, dense."""
-        return feature_blocks(self.features)
-
     def hop_features(self, rows: np.ndarray | None = None) -> np.ndarray:
         """Every hop of X at ``rows`` (all if None): (slices, rows, d)."""
         if rows is None and not self.features.is_sparse:
             return self.gather(self.features.dense())
         count = self.num_nodes if rows is None else len(rows)
         out = np.empty((self.slices, count, self.features.shape[1]), self.dtype)
-        for columns, block in self.feature_blocks():
+        for columns, block in self.features.column_blocks():
             out[:, :, columns] = self.gather(block, rows)
         return out
 
@@ -202,9 +197,9 @@ class Propagation:
         """sum_i c_i p_i(M) X at ``rows`` (all if None): (rows, d)."""
         count = self.num_nodes if rows is None else len(rows)
         out = np.empty((count, self.features.shape[1]), self.dtype)
-        for columns, block in self.feature_blocks():
-            found = self.combine(block, repeated(coefficients, block))
-            out[:, columns] = found if rows is None else found[rows]
+        for columns, block in self.features.column_blocks():
+            filtered = self.combine(block, repeated(coefficients, block))
+            out[:, columns] = filtered if rows is None else filtered[rows]
         return out
 
     def _parts(self, values: np.ndarray) -> Iterator[np.ndarray]:
@@ -237,14 +232,6 @@ def repeated(coefficients: np.ndarray, signal: np.ndarray) -> np.ndarray:
     wide = np.empty((len(coefficients), signal.shape[1]), signal.dtype)
     wide[...] = coefficients if np.ndim(coefficients) == 2 else np.asarray(coefficients)[:, None]
     return wide
-
-
-def feature_blocks(features: Features) -> Iterator[tuple[slice, np.ndarray]]:
-    """X a block of columns at a time, dense."""
-    columns = features.shape[1]
-    for start in range(0, columns, BLOCK_COLUMNS):
-        stop = min(start + BLOCK_COLUMNS, columns)
-        yield slice(start, stop), features.dense_columns(start, stop)
 
 
 def part_names(relations: Collection[str], operators: Sequence[str]) -> list[str]:
@@ -280,16 +267,19 @@ def nodes_near(matrix: SparseMatrix, rows: np.ndarray, hops: int) -> np.ndarray:
 def _matrices(
     graph: Graph, operator: Operators, basis: Basis, dtype: np.dtype
 ) -> list[SparseMatrix]:
-    channels, make = [find_operator(one) for one in listed(operator)], SparseMatrix.from_scipy
+    channels, make = [*map(find_operator, listed(operator))], SparseMatrix.from_scipy
     if not graph.relations:
-        return [make(one.matrix(graph, dtype, basis), symmetric=one.symmetric) for one in channels]
+        return [
+            make(channel.matrix(graph, dtype, basis), symmetric=channel.symmetric)
+            for channel in channels
+        ]
     return [
         make(
-            one.matrix(relation, dtype, basis),
-            symmetric=relation.turned is None and one.symmetric,
+            channel.matrix(relation, dtype, basis),
+            symmetric=relation.turned is None and channel.symmetric,
         )
         for relation in graph.relations
-        for one in channels
+        for channel in channels
     ]
 
 
@@ -306,7 +296,7 @@ def fitted_basis(graph: Graph, operator: Operators, basis: str | Basis, hops: in
     if not chosen.of_signal:
         return chosen
     graph.refuse_relations(f"basis {str(chosen)!r}")
-    acting, *others = [find_operator(one) for one in listed(operator)]
+    acting, *others = map(find_operator, listed(operator))
     if others or not acting.symmetric:
         raise ConfigError(
             f"is {str(chosen)!r}, which requires a single symmetric operator, but the "
@@ -338,4 +328,4 @@ def _fit(graph: Graph, operator: Operator, basis: Basis, hops: int) -> Basis:
     def product(block: np.ndarray) -> np.ndarray:
         return spmm(matrix, block)
 
-    return basis.fitted(product, (block for _, block in feature_blocks(features)), hops)
+    return basis.fitted(product, (block for _, block in features.column_blocks()), hops)

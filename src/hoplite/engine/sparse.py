@@ -48,11 +48,6 @@ class SparseMatrix:
                 "matrix."
             )
         csr = as_csr(matrix, "the sparse matrix")
-        if symmetric and csr.shape[0] != csr.shape[1]:
-            raise GraphError(
-                f"the matrix has shape {csr.shape}, so it cannot be symmetric; "
-                "leave symmetric=False."
-            )
         if csr.dtype not in (np.float32, np.float64):
             csr = csr.astype(np.float32)
         if not csr.has_canonical_format:
@@ -148,17 +143,17 @@ def spmm(
 
 
 def check_operand(
-    name: str, given: Any, dtype: np.dtype, shape: tuple[int, ...], contiguous: bool = True
+    name: str, operand: Any, dtype: np.dtype, shape: tuple[int, ...], contiguous: bool = True
 ) -> None:
     """Raise a clear error unless ``given`` is a (contiguous) array of this type and shape."""
-    if not isinstance(given, np.ndarray):
-        raise GraphError(f"{name} has type {type(given).__name__}; pass a NumPy array.")
-    if given.shape != shape:
+    if not isinstance(operand, np.ndarray):
+        raise GraphError(f"{name} has type {type(operand).__name__}; pass a NumPy array.")
+    if operand.shape != shape:
         wanted = " x ".join(str(size) for size in shape)
-        raise GraphError(f"{name} has shape {given.shape}; it must be {wanted}.")
-    if given.dtype != dtype:
+        raise GraphError(f"{name} has shape {operand.shape}; it must be {wanted}.")
+    if operand.dtype != dtype:
         raise ConfigError(
-            f"{name} is {given.dtype} but the matrix is {dtype}; convert one of them first."
+            f"{name} is {operand.dtype} but the matrix is {dtype}; convert one of them first."
         )
-    if contiguous and not given.flags.c_contiguous:
+    if contiguous and not operand.flags.c_contiguous:
         raise ConfigError(f"{name} is not contiguous; pass np.ascontiguousarray({name}).")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import check_number
-from hoplite.csr import CsrPiece
 from hoplite.errors import ConfigError, DatasetError, GraphError
 from hoplite.files import atomic_write, reading
 from hoplite.graph import PARTS, Graph, Split
@@ -37,34 +36,6 @@ from hoplite.preparation import Preparation
 FILE, FEATURES = "graphs.npz", "features.npy"
 MAX_NODES = 10**8  # of a file without features
 MAX_DENSE = 1 << 26  # values of features with tags
-
-
-@dataclass(frozen=True)
-class FeatureFile:
-    """X in a file, read in ranges of rows; nothing of it stays in memory."""
-
-    path: Path
-    shape: tuple[int, ...]
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        with NpyRows(self.path) as file:
-            return file.read(int(rows.start), int(rows.stop))
-
-
-@dataclass(frozen=True)
-class EdgeFiles:
-    """The block-diagonal matrix in a folder, read in ranges of rows, each of which is checked."""
-
-    folder: Path
-    rows: int
-    entries: int
-
-    def read(self, start: int, stop: int) -> CsrPiece:
-        with CsrFiles(self.folder, self._damaged) as files:
-            return files.read(start, stop)
-
-    def _damaged(self, error: Exception) -> Exception:
-        return GraphError(f"{self.folder} is damaged ({error}); write it again.")
 
 
 def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
@@ -105,20 +76,18 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
 
 def open_graph_files(folder: Path) -> GraphSet:
     """The set in a folder of :func:`write_graph_files`; features and edges stay on disk."""
-    with (
-        reading(folder, "set of graphs", "write it again"),
-        npz_arrays(folder / FILE) as file,
-        CsrFiles(folder) as edges,
-        NpyRows(folder / FEATURES) as features,
-    ):
+    with reading(folder, "set of graphs", "write it again"), npz_arrays(folder / FILE) as file:
+        edges, features = CsrFiles(folder, partial(_damaged, folder)), NpyRows(folder / FEATURES)
         counts = _counts(file, "node_counts")
         if counts.sum(dtype=np.float64) != edges.rows or len(features) != edges.rows:
             raise ValueError("the number of nodes does not match")
         if features.dtype != np.float32 or len(features.shape) != 2:
             raise ValueError(f"{FEATURES} has type {features.dtype} and shape {features.shape}")
-        matrix = EdgeFiles(folder, edges.rows, edges.entries)
-        rows = FeatureFile(folder / FEATURES, features.shape)
-        return _read_set(file, matrix, rows, counts, folder.name)
+        return _read_set(file, edges, features, counts, folder.name)
+
+
+def _damaged(folder: Path, error: Exception) -> Exception:
+    return GraphError(f"{folder} is damaged ({error}); write it again.")
 
 
 def write_graphs(path: str | Path, graphs: GraphSet) -> None:

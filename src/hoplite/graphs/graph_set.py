@@ -22,6 +22,7 @@ from hoplite.csr import CsrMemory
 from hoplite.errors import GraphError, nearest_hint, plural
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.graph import Graph, Split
+from hoplite.io.array_files import NpyRows
 from hoplite.labels import kind_of, known_labels
 from hoplite.preparation import Preparation
 
@@ -181,14 +182,17 @@ class GraphSet(Described):
     def block(self, start: int, stop: int) -> Graph:
         """Graphs ``start`` to ``stop`` (excluded) as one graph; GraphError if an edge joins two."""
         low, high = int(self.offsets[start]), int(self.offsets[stop])
-        indptr, columns, weights = self.edge_rows.read(low, high)
-        sizes, degrees = np.diff(self.offsets[start : stop + 1]), np.diff(indptr)
+        edges = self.edge_rows.read(low, high)
+        columns, degrees = edges.indices, np.diff(edges.indptr)
+        sizes = np.diff(self.offsets[start : stop + 1])
         owner = np.repeat(np.repeat(np.arange(start, stop), sizes), degrees)
         outside = (columns < self.offsets[owner]) | (columns >= self.offsets[owner + 1])
         if outside.any():
             raise GraphError(f"an edge connects graph {owner[outside][0]} with another graph.")
-        matrix = sp.csr_array((weights, columns - low, indptr), shape=(high - low, high - low))
-        rows = self.features[low:high]
+        entries = edges.data, columns - low, edges.indptr
+        matrix = sp.csr_array(entries, shape=(high - low, high - low))
+        stored = isinstance(self.features, NpyRows)
+        rows = self.features.read(low, high) if stored else self.features[low:high]
         return Graph(matrix, rows, feature_names=self.feature_names, preparation=self.preparation)
 
     def blocks(self, width: int = 1) -> Iterator[tuple[slice, Graph]]:

@@ -867,8 +867,7 @@ def import_tables(
     ...     _ = Path(folder, "nodes.csv").write_text("id,label,age\na,x,31\nb,y,45\nc,x,27\n")
     ...     _ = Path(folder, "edges.csv").write_text("source,target\na,b\nb,c\n")
     ...     import_tables(folder, f"{folder}/imported", memory=10**9)
-    ...     with DiskGraph(f"{folder}/imported") as graph:
-    ...         print(graph)
+    ...     print(DiskGraph(f"{folder}/imported"))
     DiskGraph(nodes=3, edges=2, features=1)
     """
     out, note = Path(out), progress or (lambda what, share: None)

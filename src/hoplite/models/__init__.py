@@ -15,11 +15,7 @@ from hoplite.models.linear import LinearModel, PolynomialSettings
 from hoplite.models.settings import (
     MODELS,
     ModelConfig,
-    address_of,
     all_settings,
-    check_batch,
-    check_default_options,
-    default_options,
     find_model,
     idle_settings,
     model_config,
@@ -27,7 +23,6 @@ from hoplite.models.settings import (
     models_with,
     register_model,
     split_options,
-    without_idle,
 )
 
 for model in (
@@ -66,13 +61,9 @@ __all__ = [
     "ModelConfig",
     "PolynomialSettings",
     "Weights",
-    "address_of",
     "all_settings",
     "build_model",
-    "check_batch",
-    "check_default_options",
     "choice_setting",
-    "default_options",
     "find_model",
     "flag_setting",
     "idle_settings",
@@ -82,5 +73,4 @@ __all__ = [
     "number_setting",
     "register_model",
     "split_options",
-    "without_idle",
 ]

@@ -45,8 +45,17 @@ def aligned_graph(
     columns = aligned_columns(graph, num_features, feature_names)
     if columns is None:
         return graph
-    made = _selected(graph, columns)
-    return graph.with_features(made, feature_names, preparation=graph.preparation)
+    features = graph.features
+    if sp.issparse(features):
+        target = np.flatnonzero(columns >= 0)
+        weights = np.ones(len(target), dtype=features.dtype)
+        shape = (graph.num_features, len(columns))
+        features = sp.csr_array(
+            features @ sp.csr_array((weights, (columns[target], target)), shape)
+        )
+    else:
+        features = in_columns(np.asarray(features), columns)
+    return graph.with_features(features, feature_names, preparation=graph.preparation)
 
 
 def aligned_columns(
@@ -152,7 +161,11 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
     """ConfigError unless the hop features are those that such a model reads."""
     stored.require_complete()
     config.kind.check_store()
-    check_channels(config, stored.folder)
+    if len(config.operators) > 1:
+        raise ConfigError(
+            f"the model uses hops of {' and '.join(config.operators)}, but {stored.folder} "
+            "contains those of one operator; pass the dataset itself, or leave out channels."
+        )
     check_neighbours(config)
     for option in ("operator", "basis"):
         if getattr(config, option) != getattr(stored, option):
@@ -161,21 +174,18 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
                 f"{getattr(stored, option)!r}; model and store must agree.",
                 option,
             )
-    check_loops(stored, loop_weight)
+    own = stored.loop_weight
+    if find_operator(stored.operator).loop and loop_weight not in (None, own):
+        raise ConfigError(
+            f"{stored.folder} has self-loops of weight {own:g} in its operator but the model has "
+            f"{loop_weight:g}, the mean edge weight in training; build a store for it with "
+            "`hoplite propagate --prepare MODEL_DIR`, or pass the dataset itself."
+        )
     if config.hops > stored.hops:
         raise ConfigError(
             f"is {config.hops} but {stored.folder} has {stored.hops}; "
             f"add more with `hoplite propagate ... --hops {config.hops} --out {stored.folder}`.",
             "hops",
-        )
-
-
-def check_channels(config: ModelConfig, folder: object) -> None:
-    """ConfigError if a model reads the hops of several operators: a store has those of one."""
-    if len(config.operators) > 1:
-        raise ConfigError(
-            f"the model uses hops of {' and '.join(config.operators)}, but {folder} contains "
-            "those of one operator; pass the dataset itself, or leave out channels."
         )
 
 
@@ -195,9 +205,9 @@ def check_relations(names: Sequence[str], known: Mapping[str, float]) -> None:
     Some of the model's relations may be missing in the graph: they have no edges.
     """
     if bool(names) != bool(known):
-        given, trained = ("with", "without") if names else ("without", "with")
+        loaded, trained = ("with", "without") if names else ("without", "with")
         raise ModelFileError(
-            f"the graph was loaded {given} edge directions or types but the model was trained "
+            f"the graph was loaded {loaded} edge directions or types but the model was trained "
             f"{trained} them ({some_of(names or known)}); load it as in training, or with "
             "prepare=model."
         )
@@ -209,18 +219,6 @@ def check_relations(names: Sequence[str], known: Mapping[str, float]) -> None:
             f"the graph has edges of type {new!r}, which the model does not know "
             f"({some_of(types)}); remove these edges, or train a model with them."
         )
-
-
-def check_loops(stored: StoredHops, loop_weight: float | None) -> None:
-    """ConfigError unless self-loops in the store's S have the model's weight."""
-    own = stored.loop_weight
-    if not find_operator(stored.operator).loop or loop_weight in (None, own):
-        return
-    raise ConfigError(
-        f"{stored.folder} has self-loops of weight {own:g} in its operator but the model has "
-        f"{loop_weight:g}, the mean edge weight in training; build a store for it with `hoplite "
-        "propagate --prepare MODEL_DIR`, or pass the dataset itself."
-    )
 
 
 def labels_in(graph: Graph, class_names: tuple[str, ...]) -> np.ndarray:
@@ -239,10 +237,10 @@ def labels_in(graph: Graph, class_names: tuple[str, ...]) -> np.ndarray:
     return places[labels]
 
 
-def _check_names(wanted: tuple[str, ...], given: tuple[str, ...]) -> None:
+def _check_names(own: tuple[str, ...], of_graph: tuple[str, ...]) -> None:
     for message, names, others in (
-        ("the model expects feature {!r}, which the graph does not have", wanted, given),
-        ("the graph has feature {!r}, which the model does not know", given, wanted),
+        ("the model expects feature {!r}, which the graph does not have", own, of_graph),
+        ("the graph has feature {!r}, which the model does not know", of_graph, own),
     ):
         known, columns = set(others), {name.split("=")[0] for name in others if "=" in name}
         for name in names:
@@ -264,18 +262,6 @@ def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
             HopliteWarning,
             stacklevel=5,
         )
-
-
-def _selected(graph: Graph, columns: np.ndarray) -> np.ndarray | sp.csr_array:
-    """The features in the order of :func:`aligned_columns`."""
-    features = graph.features
-    if sp.issparse(features):
-        target = np.flatnonzero(columns >= 0)
-        ones = np.ones(len(target), dtype=features.dtype)
-        shape = (graph.num_features, len(columns))
-        moved = sp.csr_array((ones, (columns[target], target)), shape=shape)
-        return sp.csr_array(features @ moved)
-    return in_columns(np.asarray(features), columns)
 
 
 def in_columns(features: np.ndarray, columns: np.ndarray) -> np.ndarray:

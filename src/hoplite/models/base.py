@@ -18,6 +18,7 @@ import numpy as np
 
 from hoplite.engine.evaluation import Standardized
 from hoplite.errors import ConfigError, some_of
+from hoplite.formatting import listing
 from hoplite.models.settings import MODELS, TRAINING, ModelConfig
 
 if TYPE_CHECKING:
@@ -63,8 +64,7 @@ class Model(ABC):
         self, config: ModelConfig, num_features: int, num_classes: int, relations: int = 1
     ) -> None:
         self.config, self.relations = config, relations
-        self.num_features = num_features
-        self.num_classes = num_classes
+        self.num_features, self.num_classes = num_features, num_classes
 
     @classmethod
     def settings(cls) -> set[str]:
@@ -107,7 +107,7 @@ class Model(ABC):
         return {name: value.shape for name, value in self.initial(None).items()}
 
     def expected(
-        self, found: dict[str, tuple[int, ...]], num_nodes: int
+        self, saved: dict[str, tuple[int, ...]], num_nodes: int
     ) -> dict[str, tuple[int, ...]]:
         """The shapes that saved weights must have where those of ``found`` were read.
 
@@ -149,8 +149,7 @@ def build_model(
 
 def names_of(wanted: Any, joint: str = "and") -> str:
     """The names of the known models that ``wanted`` is true of, for a sentence."""
-    names = [kind.name for kind in MODELS.values() if wanted(kind)]
-    return f" {joint} ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+    return listing([kind.name for kind in MODELS.values() if wanted(kind)], joint)
 
 
 def uniform(shape: tuple[int, ...], size: int, rng: np.random.Generator | None) -> np.ndarray:

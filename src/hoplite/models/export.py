@@ -48,15 +48,12 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
             )
     maps, task = model.maps_, model.task
     scales = model._linear("Theta").hop_coefficients(model.weights)
-    blocks, found = scales[:, None, None] * maps, model.weights.get("bias")
+    blocks = (scales[:, None, None] * maps).reshape(-1, maps.shape[-1])
     none = np.zeros(maps.shape[-1])
-    bias = none if found is None else found
-    blocks = blocks.reshape(-1, maps.shape[-1])
-    weight, bias = task.rescaled(blocks, bias)
-    shift = {}
+    weight, bias = task.rescaled(blocks, model.weights.get("bias", none))
+    arrays = {"weight": weight, "bias": bias}
     if task.exclusive:
-        shift["shift"] = task.rescaled(blocks, none - task.decisions(none))[1]
-    arrays = {"weight": weight, "bias": bias} | shift
+        arrays["shift"] = task.rescaled(blocks, none - task.decisions(none))[1]
     return {name: values.astype(np.float32) for name, values in arrays.items()}
 
 
@@ -96,19 +93,18 @@ def write_onnx(model: TrainedModel, path: str | Path) -> None:
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", outputs])],
         [numpy_helper.from_array(arrays[name], name) for name in ("weight", "bias")],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
-    made.ir_version, made.producer_name = IR_VERSION, "hoplite"
+    onnx_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+    onnx_model.ir_version, onnx_model.producer_name = IR_VERSION, "hoplite"
     config, task = model.config, model.task
     facts = {name: getattr(config, name) for name in ("model", "hops", "operator", "basis")}
-    names = {"class_names": model.class_names, "feature_names": model.feature_names}
-    reading = {"task": task.name, "task_state": task.state()}
+    facts |= {"class_names": model.class_names, "feature_names": model.feature_names}
+    facts |= {"task": task.name, "task_state": task.state()}
     if "shift" in arrays:
-        reading["shift"] = arrays["shift"].tolist()
-    facts |= names | reading
-    helper.set_model_props(made, {k: json.dumps(v) for k, v in facts.items()})
-    checker.check_model(made)
+        facts["shift"] = arrays["shift"].tolist()
+    helper.set_model_props(onnx_model, {k: json.dumps(v) for k, v in facts.items()})
+    checker.check_model(onnx_model)
     try:
         with atomic_write(path) as file:
-            file.write(made.SerializeToString())
+            file.write(onnx_model.SerializeToString())
     except OSError as error:
         raise HopliteError(f"cannot write {path}: {error.strerror or error}.") from error

@@ -17,34 +17,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hoplite.config import MAX_HOPS, choice_setting, number_setting
+from hoplite.config import MAX_HOPS, number_setting
 from hoplite.errors import ConfigError
 from hoplite.machine import special
 from hoplite.models.base import OF_FILTERS, Weights
-from hoplite.models.linear import SOLVED, LinearModel, PolynomialSettings
+from hoplite.models.linear import SOLVED, LinearModel, PolynomialSettings, operator_setting
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS
 
 MAX_TIME = 600.0  # e^-t is a float64 that is not 0
 MIN_SHARE = 1e-3  # of the diffusion that the hops hold
 NEGLIGIBLE = 2.0**-60  # of the largest coefficient: below float64's rounding
-SMOOTH_AT_ONE = tuple(name for name, one in OPERATORS.items() if one.sign > 0)
-
-
-def smooth_choices() -> str:
-    """A help text with their names."""
-    return f"Graph operator: {', '.join(SMOOTH_AT_ONE[:-1])} or {SMOOTH_AT_ONE[-1]}."
+SMOOTH_AT_ONE = tuple(name for name, operator in OPERATORS.items() if operator.sign > 0)
 
 
 @dataclass(frozen=True)
 class FixedSettings(PolynomialSettings):
     """Of fixed filters."""
 
-    operator: str = choice_setting(
-        "renormalized",
-        smooth_choices(),
-        SMOOTH_AT_ONE,
-    )
+    operator: str = operator_setting("renormalized", SMOOTH_AT_ONE)
 
 
 class FixedFilter(LinearModel):

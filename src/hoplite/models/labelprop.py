@@ -26,14 +26,15 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from hoplite.config import MAX_HOPS, choice_setting, number_setting
+from hoplite.config import MAX_HOPS, number_setting
 from hoplite.engine.propagation import Propagation, repeated
 from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.machine import special
 from hoplite.models.base import Model, Weights
-from hoplite.models.fixed import SMOOTH_AT_ONE, smooth_choices
+from hoplite.models.fixed import SMOOTH_AT_ONE
+from hoplite.models.linear import operator_setting
 from hoplite.models.settings import TRAINING, ModelConfig
 from hoplite.operators import find_operator
 
@@ -82,9 +83,6 @@ class LabelPropagation(LabelModel):
     nodes that reach it the share with label c, and the logits are log(p / (1 - p)). Shares are
     kept above 2^-40. A node that nothing reaches has the shares of the training nodes.
 
-    >>> found = LabelPropagation.numbers(LabelPropagation.Settings(hops=2, alpha=0.5))
-    >>> found.tolist()
-    [0.5, 0.25, 0.25]
     """
 
     name = "labelprop"
@@ -93,14 +91,9 @@ class LabelPropagation(LabelModel):
 
     @dataclass(frozen=True)
     class Settings(ModelConfig):
-        operator: str = choice_setting("adjacency", smooth_choices(), SMOOTH_AT_ONE)
+        operator: str = operator_setting("adjacency", SMOOTH_AT_ONE)
         hops: int = number_setting(50, "Number of hops.", 0, MAX_HOPS)
         alpha: float = number_setting(0.9, "Weight of the neighbours' labels in every hop.", 0, 1)
-
-    @classmethod
-    def numbers(cls, config: ModelConfig) -> np.ndarray:
-        """c_0 .. c_k: (k + 1,)."""
-        return walk(config.alpha, config.hops)
 
     def from_labels(
         self, num_nodes: int, nodes: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
@@ -113,18 +106,18 @@ class LabelPropagation(LabelModel):
             )
         several = targets.ndim == 2
         rows = targets if several else np.eye(self.num_classes)[targets]
-        each = np.ones((len(rows), 1)) if weights is None else np.reshape(weights, (-1, 1))
-        found = {"signal": rows * each} | ({"labelled": each} if several else {})
+        labelled = np.ones((len(rows), 1)) if weights is None else np.reshape(weights, (-1, 1))
+        known = {"signal": rows * labelled} | ({"labelled": labelled} if several else {})
         whole = {}
-        for name, value in found.items():
-            whole[name] = np.zeros((num_nodes, value.shape[1]), np.float32)
-            np.add.at(whole[name], nodes, value.astype(np.float32))
+        for name, values in known.items():
+            whole[name] = np.zeros((num_nodes, values.shape[1]), np.float32)
+            np.add.at(whole[name], nodes, values.astype(np.float32))
         return whole
 
     def expected(
-        self, found: dict[str, tuple[int, ...]], num_nodes: int
+        self, saved: dict[str, tuple[int, ...]], num_nodes: int
     ) -> dict[str, tuple[int, ...]]:
-        labelled = {"labelled": (num_nodes, 1)} if "labelled" in found else {}
+        labelled = {"labelled": (num_nodes, 1)} if "labelled" in saved else {}
         return {"signal": (num_nodes, self.num_classes)} | labelled
 
     def logits(self, weights: Weights, source: Propagation) -> np.ndarray:
@@ -133,14 +126,14 @@ class LabelPropagation(LabelModel):
         whole = np.zeros((source.num_nodes, known.shape[1]), source.dtype)
         # only ratios count, so labels from afar need not vanish below float32's smallest number
         whole[: len(known)] = FAR * known  # nodes that came later have none
-        reached = source.combine(whole, repeated(self.numbers(self.config), whole))
-        found = reached[:, : self.num_classes]
-        mass, total = found.sum(axis=1, keepdims=True), signal.sum()
+        reached = source.combine(whole, repeated(walk(self.config.alpha, self.config.hops), whole))
+        by_class = reached[:, : self.num_classes]
+        mass, total = by_class.sum(axis=1, keepdims=True), signal.sum()
         if labelled is not None:
             mass, total = reached[:, -1:], labelled.sum()
         default = (signal.sum(axis=0) / total).astype(source.dtype)
         with np.errstate(divide="ignore", invalid="ignore"):
-            shares = np.where(mass > 0, found / mass, default).clip(MIN_SHARE, 1)
+            shares = np.where(mass > 0, by_class / mass, default).clip(MIN_SHARE, 1)
         if labelled is None:
             return np.log(shares)
         return np.log(shares) - np.log(np.maximum(1 - shares, MIN_SHARE))
@@ -149,12 +142,12 @@ class LabelPropagation(LabelModel):
 def walk(alpha: float, hops: int) -> np.ndarray:
     """c_0 .. c_k of a walk that goes on with probability ``alpha`` in each of k hops: (k + 1,).
 
-    >>> walk(1.0, 2).tolist()
-    [0.0, 0.0, 1.0]
+    >>> walk(0.5, 2).tolist(), walk(1.0, 2).tolist()
+    ([0.5, 0.25, 0.25], [0.0, 0.0, 1.0])
     """
-    found = alpha ** np.arange(hops + 1.0)
-    found[:-1] *= 1 - alpha
-    return found
+    coefficients = alpha ** np.arange(hops + 1.0)
+    coefficients[:-1] *= 1 - alpha
+    return coefficients
 
 
 @dataclass(frozen=True)
@@ -211,13 +204,14 @@ class CorrectSmooth:
         """
         if self.idle:
             return logits
-        at = _Signals(graph, logits, self)
-        found = at.probabilities
+        signals = _Signals(graph, logits, self)
+        probabilities = signals.probabilities
         if self.correct is not None:
-            found = at.corrected(at.errors((self.correct,), self.scale)[0], self.scale)
+            (error,) = signals.errors((self.correct,), self.scale)
+            probabilities = signals.corrected(error, self.scale)
         if self.smooth is not None:
-            found = at.smoothed(found, (self.smooth,))[0]
-        return np.log(np.maximum(found, MIN_SHARE))
+            (probabilities,) = signals.smoothed(probabilities, (self.smooth,))
+        return np.log(np.maximum(probabilities, MIN_SHARE))
 
     def chosen(
         self, graph: Graph, logits: np.ndarray, rank: Callable[[np.ndarray], float]
@@ -226,30 +220,30 @@ class CorrectSmooth:
 
         Simpler is: neither step, smooth alone, correct alone, both; then the earlier in the grid.
         """
-        found: list[tuple[CorrectSmooth, float]] = [(self, rank(logits))]
-        for one, signal in self._tried(_Signals(graph, logits, self)):
-            found.append((one, rank(np.log(np.maximum(signal, MIN_SHARE)))))
+        ranked: list[tuple[CorrectSmooth, float]] = [(self, rank(logits))]
+        for settings, signal in self._tried(_Signals(graph, logits, self)):
+            ranked.append((settings, rank(np.log(np.maximum(signal, MIN_SHARE)))))
 
         def key(pair: tuple[CorrectSmooth, float]) -> tuple[float, int]:
-            one, value = pair
-            steps = 2 * (one.correct is not None) + (one.smooth is not None)
+            settings, value = pair
+            steps = 2 * (settings.correct is not None) + (settings.smooth is not None)
             return (-value if np.isfinite(value) else np.inf), steps
 
-        return min(found, key=key)[0]
+        return min(ranked, key=key)[0]
 
-    def _tried(self, at: _Signals) -> Iterator[tuple[CorrectSmooth, np.ndarray]]:
+    def _tried(self, signals: _Signals) -> Iterator[tuple[CorrectSmooth, np.ndarray]]:
         """Every other point of the grid with its Z''."""
-        starts = [(self, at.probabilities)]
-        errors = {scale: at.errors(ALPHAS, scale) for scale in SCALES}
+        starts = [(self, signals.probabilities)]
+        errors = {scale: signals.errors(ALPHAS, scale) for scale in SCALES}
         for i, alpha in enumerate(ALPHAS):
             for scale in SCALES:
-                one = dataclasses.replace(self, correct=alpha, scale=scale)
-                starts.append((one, at.corrected(errors[scale][i], scale)))
-        for one, signal in starts:
-            if not one.idle:
-                yield one, signal
-            for alpha, found in zip(ALPHAS, at.smoothed(signal, ALPHAS), strict=True):
-                yield dataclasses.replace(one, smooth=alpha), found
+                settings = dataclasses.replace(self, correct=alpha, scale=scale)
+                starts.append((settings, signals.corrected(errors[scale][i], scale)))
+        for settings, signal in starts:
+            if not settings.idle:
+                yield settings, signal
+            for alpha, smoothed in zip(ALPHAS, signals.smoothed(signal, ALPHAS), strict=True):
+                yield dataclasses.replace(settings, smooth=alpha), smoothed
 
 
 class _Signals:
@@ -269,10 +263,10 @@ class _Signals:
         """walk_a of a signal (n, m) for each alpha, all in the same products with S."""
         start = np.tile(signal, (1, len(alphas)))
         shares = np.repeat(alphas, signal.shape[1]).astype(signal.dtype)
-        found, rest = start, 1 - shares
+        spread, rest = start, 1 - shares
         for _ in range(STEPS):
-            found = fix(shares * spmm(self.matrix, found) + rest * start)
-        return np.split(found, len(alphas), axis=1)
+            spread = fix(shares * spmm(self.matrix, spread) + rest * start)
+        return np.split(spread, len(alphas), axis=1)
 
     def errors(self, alphas: Sequence[float], scale: float | None) -> list[np.ndarray]:
         """E^ for each alpha."""
@@ -290,9 +284,9 @@ class _Signals:
             return self.probabilities + self.probabilities.dtype.type(scale) * error
         sigma = np.abs(self.missed).sum() / len(self.nodes)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            each = sigma / np.abs(error).sum(axis=1, keepdims=True)
-        each = np.where(each <= MAX_SCALE, each, self.probabilities.dtype.type(1))
-        return self.probabilities + each * error
+            scales = sigma / np.abs(error).sum(axis=1, keepdims=True)
+        scales = np.where(scales <= MAX_SCALE, scales, self.probabilities.dtype.type(1))
+        return self.probabilities + scales * error
 
     def smoothed(self, signal: np.ndarray, alphas: Sequence[float]) -> list[np.ndarray]:
         start = signal.copy()

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hoplite.config import number_setting, setting
-from hoplite.engine.evaluation import Filter
 from hoplite.errors import ConfigError, check_choice
 from hoplite.models import linear
 from hoplite.models.base import OF_FILTERS, Weights, uniform
@@ -279,9 +278,6 @@ class HopBlocks(linear.LinearModel):
 
     def coefficients(self, weights: Weights) -> None:
         return None
-
-    def filter(self, weights: Weights) -> Filter:
-        return Filter(weights["theta"], None)
 
     def hop_coefficients(self, weights: Weights) -> np.ndarray:
         return np.ones(self.blocks, weights["theta"].dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from hoplite.config import MAX_HOPS, choice_setting, flag_setting, number_settin
 from hoplite.engine.evaluation import Filter, FilterGradient, KeptHops, WeightsFirst
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
+from hoplite.formatting import listing
 from hoplite.models.base import Model, Weights, uniform
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS, find_operator
@@ -32,15 +34,17 @@ SOLVED: dict[str, Any] = {
 }
 
 
+def operator_setting(default: str, operators: Iterable[str]) -> Any:
+    """One of the ``operators``."""
+    names = tuple(operators)
+    return choice_setting(default, f"Graph operator: {listing(names, 'or')}.", names)
+
+
 @dataclass(frozen=True)
 class OperatorSettings(ModelConfig):
     """Of models that propagate by an operator."""
 
-    operator: str = choice_setting(
-        "renormalized",
-        f"Graph operator: {', '.join([*OPERATORS][:-1])} or {[*OPERATORS][-1]}.",
-        OPERATORS,
-    )
+    operator: str = operator_setting("renormalized", OPERATORS)
 
 
 @dataclass(frozen=True)
@@ -217,26 +221,23 @@ class LinearModel(Model):
 
         ``hops`` are those of :attr:`hops_read` at some rows: (hops, rows, d) -> (rows, m).
         """
-        return KeptHops(hops).evaluate(self.filter_of_hops(weights)).values
-
-    def filter_of_hops(self, weights: Weights) -> Filter:
-        """The filter of the hops of :attr:`hops_read` alone."""
-        found = self.filter(weights)
-        if found.coefficients is None or not found.fixed:
-            return found
-        return dataclasses.replace(found, coefficients=found.coefficients[self.hops_read])
+        filter = self.filter(weights)
+        if filter.coefficients is not None and filter.fixed:
+            coefficients = filter.coefficients[self.hops_read]
+            filter = dataclasses.replace(filter, coefficients=coefficients)
+        return KeptHops(hops).evaluate(filter).values
 
     def filters(self, weights: Weights) -> np.ndarray:
         """c_0 .. c_k of the filter of every class, (k + 1, m), or of all: (k + 1, 1)."""
-        found = self.all_coefficients(weights)
-        return found if found.ndim == 2 else found[:, None]
+        values = self.all_coefficients(weights)
+        return values if values.ndim == 2 else values[:, None]
 
     def all_coefficients(self, weights: Weights) -> np.ndarray:
         """The coefficients of all hops, those that are left out as 0."""
-        found = self.coefficients(weights)
-        assert found is not None  # models with a map per hop have their own
-        missing = 1 + self.num_parts * self.config.hops - len(found)
-        return np.concatenate([found, np.zeros((missing, *found.shape[1:]), found.dtype)])
+        first = self.coefficients(weights)
+        assert first is not None  # models with a map per hop have their own
+        missing = 1 + self.num_parts * self.config.hops - len(first)
+        return np.concatenate([first, np.zeros((missing, *first.shape[1:]), first.dtype)])
 
     def maps(self, weights: Weights) -> np.ndarray:
         """Theta of every hop: (hops, d, m), or (1, d, m) if it is the same for all."""

@@ -57,16 +57,16 @@ def target_rows(targets: np.ndarray, outputs: int) -> sp.csr_array:
     """
     if targets.ndim == 2 or targets.dtype.kind == "f":
         return sp.csr_array(targets.reshape(len(targets), -1).astype(np.float64))
-    ones, rows = np.ones(len(targets)), np.arange(len(targets))
-    return sp.csr_array((ones, (rows, targets)), (len(targets), outputs))
+    values, rows = np.ones(len(targets)), np.arange(len(targets))
+    return sp.csr_array((values, (rows, targets)), (len(targets), outputs))
 
 
 def neighbour_columns(
     adjacency: sp.csr_array, nodes: np.ndarray, targets: np.ndarray, outputs: int, dtype: Any
 ) -> Features:
     """L (n, m) of distinct ``nodes`` with their targets."""
-    found = neighbour_weights(adjacency, nodes) @ target_rows(targets, outputs)
-    return Features.from_array(sp.csr_array(found, dtype=dtype))
+    columns = neighbour_weights(adjacency, nodes) @ target_rows(targets, outputs)
+    return Features.from_array(sp.csr_array(columns, dtype=dtype))
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,15 @@ class NeighbourLabels:
             raise ValueError(
                 "labels of neighbours: the number of labels is not the number of nodes"
             )
-        if outputs == 1 and not any(isinstance(one, tuple) for one in self.targets):
+        if outputs == 1 and not any(isinstance(target, tuple) for target in self.targets):
             return target_rows(np.array(self.targets, np.float64), 1)
-        sets = [one if isinstance(one, tuple) else (one,) for one in self.targets]
+        sets = [target if isinstance(target, tuple) else (target,) for target in self.targets]
         columns = np.array([label for labels in sets for label in labels], np.float64)
         if ((columns < 0) | (columns >= outputs) | (columns % 1 > 0)).any():
             raise ValueError("labels of neighbours: a label is not a class of the model")
         row = np.repeat(np.arange(len(sets)), [len(labels) for labels in sets])
-        made = np.ones(len(row)), (row, columns.astype(np.int64))
-        return sp.csr_array(made, (len(sets), outputs))
+        entries = np.ones(len(row)), (row, columns.astype(np.int64))
+        return sp.csr_array(entries, (len(sets), outputs))
 
     def check(self, outputs: int, index: NodeIndex | None) -> None:
         """ValueError if they are not those of a model with so many outputs, and these nodes."""
@@ -148,5 +148,5 @@ class NeighbourLabels:
     def columns(self, data: NodeData, outputs: int, dtype: Any) -> Features:
         """L of all nodes of a graph: (n, m)."""
         nodes, known = self.within(data)
-        found = neighbour_weights(data.in_memory().adjacency, nodes) @ self.rows(outputs)[known]
-        return Features.from_array(sp.csr_array(found, dtype=dtype))
+        columns = neighbour_weights(data.in_memory().adjacency, nodes) @ self.rows(outputs)[known]
+        return Features.from_array(sp.csr_array(columns, dtype=dtype))

@@ -50,14 +50,16 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
         own = graph.in_memory()
         if model.loop_weight is not None:
             own = own.with_loop_weight(model.loop_weight)
-        _, found = spectral_density(own, config.operator, RESPONSE_POINTS)
-        density = finite(found.tolist())
+        _, density = spectral_density(own, config.operator, RESPONSE_POINTS)
+        density = finite(density.tolist())
     strokes = [stroke_of(i) for i in range(len(filters))]
     names = [safe(short(name, 40)) for name in filters]
 
     def series(values: list[np.ndarray]) -> list[drawings.Series]:
-        found = zip(names, values, strokes, strict=True)
-        return [drawings.Series(name, name, finite(v.tolist()), line) for name, v, line in found]
+        lines = zip(names, values, strokes, strict=True)
+        return [
+            drawings.Series(name, name, finite(v.tolist()), stroke) for name, v, stroke in lines
+        ]
 
     curves = [
         frequency_response(c, points, basis=config.basis, operator=config.operator)
@@ -124,42 +126,44 @@ def check_picture(task: Task, picture: str) -> None:
         raise ConfigError(f"{picture} is not available for {task.labels.task}; use {others}.")
 
 
-def confusion_figure(one: Judged) -> Figure:
+def confusion_figure(outputs: Judged) -> Figure:
     """The confusion matrix."""
-    found, names = one.figures, one.names
-    assert found.confusion is not None  # of classes there is one
-    drawn = drawings.confusion(found.confusion.tolist(), names)
-    title = f"Confusion matrix: accuracy {found['accuracy']:.3f} of {one.who}"
+    figures, names = outputs.figures, outputs.names
+    assert figures.confusion is not None  # of classes there is one
+    drawn = drawings.confusion(figures.confusion.tolist(), names)
+    title = f"Confusion matrix: accuracy {figures['accuracy']:.3f} of {outputs.who}"
     return figure(drawn, title, height=max(360, 32 * len(names) + 160))
 
 
-def reliability_figure(one: Judged) -> Figure:
+def reliability_figure(outputs: Judged) -> Figure:
     """Probabilities against the share of correct predictions; one curve per label if several."""
-    if one.task.exclusive:
-        found = one.figures
+    if outputs.task.exclusive:
+        figures = outputs.figures
         names = "probability of the predicted class", "share of correct predictions"
-        drawn = drawings.reliability({"model": found.reliability}, *names)
-        title = f"Reliability: calibration error {found['calibration_error']:.3f} of {one.who}"
+        drawn = drawings.reliability({"model": figures.reliability}, *names)
+        title = (
+            f"Reliability: calibration error {figures['calibration_error']:.3f} of {outputs.who}"
+        )
         return figure(drawn, title, height=440, showlegend=True)
-    inside, chance = one.labels == 1, one.task.link(one.logits)
+    inside, chance = outputs.labels == 1, outputs.task.link(outputs.logits)
     often = np.argsort(-inside.sum(axis=0), kind="stable")[:MOST_LABELS]
-    names = distinct([one.names[c] for c in often])
+    names = distinct([outputs.names[c] for c in often])
     bins = [binned(chance[:, c], inside[:, c]) for c in often]
     series = dict(zip(names, bins, strict=True))
     drawn = drawings.reliability(series, "probability of the label", "share that has it")
-    some = "the most frequent labels" if len(often) < len(one.names) else "each label"
+    some = "the most frequent labels" if len(often) < len(outputs.names) else "each label"
     below = {"orientation": "h", "y": -0.2, "yanchor": "top"}  # narrow pages have no room beside it
     high = 440 + 12 * len(names)
-    title = f"Reliability of {some}: {one.who}"
+    title = f"Reliability of {some}: {outputs.who}"
     return figure(drawn, title, height=high, showlegend=True, legend=below)
 
 
-def predicted_figure(one: Judged) -> Figure:
+def predicted_figure(outputs: Judged) -> Figure:
     """Predicted numbers against the true ones."""
-    figures, values = one.figures, one.task.predict(one.logits).tolist()
-    drawn = drawings.predicted(one.labels.tolist(), values)
+    figures, values = outputs.figures, outputs.task.predict(outputs.logits).tolist()
+    drawn = drawings.predicted(outputs.labels.tolist(), values)
     how = f"R² {figures['r2']:z.3f}, mean error {figures['mae']:.4g}"
-    title = f"Predicted and true: {how}, {one.who}"
+    title = f"Predicted and true: {how}, {outputs.who}"
     return figure(drawn, title, height=440)
 
 

@@ -78,8 +78,8 @@ class ModelFile:
             raise ValueError(f"{len(names):,} names for {self.num_features:,} features")
         if self.training.get("task", DEFAULT_TASK) not in [*TASKS]:
             raise ValueError("unknown task")
-        made = () if self.preparation is None else self.preparation.names
-        if made and (names or ())[: len(made)] != made:
+        prepared = () if self.preparation is None else self.preparation.names
+        if prepared and (names or ())[: len(prepared)] != prepared:
             raise ValueError("the preparation produces other features")
         if (self.neighbours is not None) != bool(self.model.get("neighbour_labels")):
             raise ValueError("labels of neighbours: the settings do not match the stored labels")
@@ -107,27 +107,27 @@ def check_target(folder: str | Path, *, overwrite: bool) -> Path:
 
     Only an empty folder or, with ``overwrite``, one that has a model and nothing else is replaced.
     """
-    given, folder = Path(folder), Path(os.path.realpath(folder))
+    target, folder = Path(folder), Path(os.path.realpath(folder))
     try:
         names = _names(folder) if folder.exists() else set()
     except NotADirectoryError:
-        raise ModelFileError(f"{given} is a file; choose a folder for the model.") from None
+        raise ModelFileError(f"{target} is a file; choose a folder for the model.") from None
     except OSError as error:
-        raise ModelFileError(f"{given} cannot be used: {error.strerror}.") from None
+        raise ModelFileError(f"{target} cannot be used: {error.strerror}.") from None
     others = sorted(name for name in names - {CONFIG_FILE, CHOICE} if not _is_part(name))
     if others:
         raise ModelFileError(
-            f"{given} contains {others[0]!r}, which is not part of a model; choose another folder."
+            f"{target} contains {others[0]!r}, which is not part of a model; choose another folder."
         )
     if CONFIG_FILE in names and not overwrite:
         raise ModelFileError(
-            f"{given} already exists; replace it with --overwrite (overwrite=True in Python)."
+            f"{target} already exists; replace it with --overwrite (overwrite=True in Python)."
         )
     parent = folder
     while not os.path.lexists(parent):
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise ModelFileError(f"{given} cannot be written: {parent} is not a writable folder.")
+        raise ModelFileError(f"{target} cannot be written: {parent} is not a writable folder.")
     return folder
 
 
@@ -140,12 +140,12 @@ def write_folder(
     overwrite: bool,
 ) -> None:
     """Write the model into ``folder``, which is made if it does not exist."""
-    given, folder = Path(folder), check_target(folder, overwrite=overwrite)
+    target, folder = Path(folder), check_target(folder, overwrite=overwrite)
     for name, value in weights.items():
         if value.dtype not in (np.float32, np.float64) or not np.isfinite(value).all():
             raise ModelFileError(
                 f"the weights {name!r} are not finite float32 or float64 numbers, so the model is "
-                f"not saved to {given}; train it with a smaller lr or fewer hops."
+                f"not saved to {target}; train it with a smaller lr or fewer hops."
             )
     data = save_arrays({name: np.asarray(value, order="C") for name, value in weights.items()})
     digest = hashlib.sha256(data).hexdigest()
@@ -158,12 +158,12 @@ def write_folder(
             contents[f"result-{known[:16]}.json"] = figures
         contents[CONFIG_FILE] = _json(msgspec.to_builtins(model), 2)
     except ValueError as error:
-        raise ModelFileError(f"cannot write the model to {given}: {error}.") from error
-    made = not folder.exists()
+        raise ModelFileError(f"cannot write the model to {target}: {error}.") from error
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _held(folder):
-            check_target(given, overwrite=overwrite)  # another process may have been faster
+            check_target(target, overwrite=overwrite)  # another process may have been faster
             before = _names(folder)
             try:
                 for name, content in contents.items():
@@ -173,12 +173,12 @@ def write_folder(
                 raise
             _remove(folder, _names(folder) - contents.keys())
     except BaseException as error:  # also Ctrl-C leaves no empty folder
-        if made:
+        if is_new:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         if not isinstance(error, OSError):
             raise
-        raise ModelFileError(f"cannot write the model to {given}: {error.strerror}.") from error
+        raise ModelFileError(f"cannot write the model to {target}: {error.strerror}.") from error
 
 
 def read_folder(

@@ -349,7 +349,7 @@ def help_group(name: str) -> str:
     >>> help_group("hops"), help_group("lr"), help_group("draws")
     ('Model', 'Training', 'Unlabelled nodes')
     """
-    groups = {one: group for group, names in GROUPS.items() for one in names.split()}
+    groups = {setting: group for group, names in GROUPS.items() for setting in names.split()}
     return groups.get(name, "Training" if name in TRAINING else "Model")
 
 

@@ -7,7 +7,7 @@ import hashlib
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from hoplite.models.neighbours import NeighbourLabels
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.preparation import Preparation
 from hoplite.tasks import DEFAULT_TASK, Conformal, Task, find_task
+from hoplite.tasks.base import restore
 from hoplite.tasks.conformal import FoldModels, is_of_fold, nodes_needed
 
 if TYPE_CHECKING:
@@ -39,11 +40,6 @@ TASK_STATE = "task_state"  # of a model's training: what its task must know, see
 CONFORMAL = "conformal"  # of a model's training: scores of the validation nodes, see Conformal
 LEARNED_FROM = "learned_from"  # of a model's training: see learned_nodes
 SPLIT = "split"  # of a model's training: the split it had, see split_facts
-# the fields that a model's file has, too
-SAVED = (
-    *("num_features", "class_names", "feature_names", "training", "preparation", "loop_weight"),
-    *("relations", "node_index", "correct_smooth", "neighbours"),
-)
 PIECE_BYTES = 16 * 10**6  # of hop features at a time
 COPIES = 12  # of them at the same time: as read, in the model's order, and what a model makes
 MIN_ROWS = 16
@@ -118,10 +114,8 @@ class TrainedModel:
     @property
     def task(self) -> Task:
         """The task that the model was trained for."""
-        task, state = (
-            find_task(self.training.get("task", DEFAULT_TASK)),
-            self.training.get(TASK_STATE),
-        )
+        task = find_task(self.training.get("task", DEFAULT_TASK))
+        state = self.training.get(TASK_STATE)
         return task if state is None else task.restored(state)
 
     def calibrate_on(
@@ -139,21 +133,17 @@ class TrainedModel:
         task = task if tunes else task.tuned(threshold, labels, logits)
         self.training[TASK_STATE] = task.state()
         if task.has_sets:
-            scores = task.nonconformity(labels, logits)
-            kept = (
-                Conformal.of_classes(scores, labels, self.num_classes)
-                if task.has_classes
-                else Conformal.of(scores)
-            )
-            self.training[CONFORMAL] = dataclasses.asdict(kept)
+            classes = self.num_classes if task.has_classes else 0
+            scores = Conformal.of(task.nonconformity(labels, logits), labels, classes)
+            self.training[CONFORMAL] = dataclasses.asdict(scores)
         return task
 
     @property
     def left_out_classes(self) -> tuple[str, ...]:
         """Classes of the graph that the model cannot predict, because no training node has them."""
         names = self.training.get(alignment.LEFT_OUT)  # from a file, so anything
-        found = names if isinstance(names, list) else []
-        return tuple(name for name in found if isinstance(name, str))
+        names = names if isinstance(names, list) else []
+        return tuple(name for name in names if isinstance(name, str))
 
     @property
     def parts_(self) -> list[str]:
@@ -279,15 +269,8 @@ class TrainedModel:
             graph, self.num_features, self.feature_names, self.loop_weight, self.relations
         )
 
-    def logits_from(self, propagation: Propagation, graph: Graph | None = None) -> np.ndarray:
-        """Logits of every node, (n, m), from a propagation of ``graph`` that is already set up.
-
-        Models that store labels of nodes need the graph itself.
-        """
-        if self.node_index is None and self.neighbours is None:
-            return _checked(self.raw_logits(propagation))
-        if graph is None:
-            raise ConfigError("the model uses labels of its graph's nodes; pass the graph as well.")
+    def logits_from(self, propagation: Propagation, graph: Graph) -> np.ndarray:
+        """Logits of every node, (n, m), from a propagation of ``graph`` that is already set up."""
         if self.node_index is not None:
             self.node_index.check(graph)
         return self.finished(graph, _checked(self.raw_logits(propagation, graph)))
@@ -387,8 +370,8 @@ class TrainedModel:
             return lambda nodes, logits: self.task.sets(logits, most)
         models = (replace(self, weights=own, fold_models=None) for own in folds.weights)
         outputs = [model.logits(data) for model in models]
-        found = folds.sets(self.task, outputs, coverage, by_class=by_class)
-        return lambda nodes, logits: found[nodes.start : nodes.stop]
+        sets = folds.sets(self.task, outputs, coverage, by_class=by_class)
+        return lambda nodes, logits: sets[nodes.start : nodes.stop]
 
     def set_quantile(self, coverage: float, *, by_class: bool = False) -> float | np.ndarray:
         """The largest :meth:`Task.nonconformity` of a label in the sets of this coverage.
@@ -405,7 +388,7 @@ class TrainedModel:
                 "the model has no validation scores, which prediction sets require; train it "
                 "again, with folds or on a graph with validation nodes."
             )
-        kept = Conformal.restored(state)
+        kept = restore(Conformal, state, "validation scores are")
         if by_class and not self.task.has_classes:
             raise ConfigError("is True, but the model predicts numbers; leave it out.", "by_class")
         quantile = kept.quantiles(coverage) if by_class else kept.quantile(coverage)
@@ -578,12 +561,12 @@ class TrainedModel:
         ModelFileError
             If the folder is not a model, or is damaged.
         """
-        found, arrays = read_folder(folder, _shapes)
+        file, arrays = read_folder(folder, _shapes)
         weights = {name: value for name, value in arrays.items() if not is_of_fold(name)}
         others = {name: value for name, value in arrays.items() if is_of_fold(name)}
-        kept = FoldModels.of_arrays(others, [*weights]) if others else None
-        shared = {name: getattr(found, name) for name in SAVED}
-        return cls(found.config, weights, fold_models=kept, **shared)
+        fold_models = FoldModels.of_arrays(others, [*weights]) if others else None
+        shared = {name: getattr(file, name) for name in SAVED}
+        return cls(file.config, weights, fold_models=fold_models, **shared)
 
     def _model(self) -> Any:
         return build_model(self.config, self.num_features, self.num_classes, self.relations)
@@ -601,6 +584,10 @@ class TrainedModel:
             f"TrainedModel({config.model}, {config.size()}, features={self.num_features}, "
             f"{'classes' if self.task.has_classes else 'outputs'}={self.num_classes})"
         )
+
+
+# the fields that a model's file has, too
+SAVED = {field.name for field in fields(ModelFile)} & {field.name for field in fields(TrainedModel)}
 
 
 def split_facts(split: Split) -> dict[str, Any]:
@@ -634,16 +621,16 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
     return logits
 
 
-def _shapes(found: ModelFile, there: Shapes) -> Shapes | None:
+def _shapes(file: ModelFile, there: Shapes) -> Shapes | None:
     """The shapes that the weights must have; None if those that are there are far too few."""
     own = {name: shape for name, shape in there.items() if not is_of_fold(name)}
     held = sum(math.prod(shape) for shape in own.values())
-    spreads_labels = issubclass(found.config.kind, LabelModel)
-    if not spreads_labels and found.num_features > held + MAX_IDLE:
+    spreads_labels = issubclass(file.config.kind, LabelModel)
+    if not spreads_labels and file.num_features > held + MAX_IDLE:
         return None
-    model = build_model(found.config, found.num_features, len(found.class_names), found.relations)
+    model = build_model(file.config, file.num_features, len(file.class_names), file.relations)
     try:
-        expected = model.expected(own, 0 if found.node_index is None else found.node_index.count)
+        expected = model.expected(own, 0 if file.node_index is None else file.node_index.count)
         return expected | FoldModels.shapes(expected, there)
     except ConfigError:  # too large for any memory
         return None
@@ -669,16 +656,15 @@ def _stored_logits(
     merged from the sums of the pieces in double precision.
     """
     wanted = model.hops_read
-    step = _rows_at_a_time(
-        model, len(wanted) * max(stored.num_features, model.num_features), memory
-    )
+    columns_read = max(stored.num_features, model.num_features)
+    step = _rows_at_a_time(model, len(wanted) * columns_read, memory)
     weights = {name: value.astype(np.float32) for name, value in weights.items()}
 
     def pieces() -> Iterator[tuple[int, np.ndarray]]:
         for start in range(0, max(stored.num_nodes, 1), step):
-            found = stored.read(start, min(start + step, stored.num_nodes), wanted)
-            found = found if columns is None else alignment.in_columns(found, columns)
-            yield start, model.signal_from_hops(weights, found)
+            hops = stored.read(start, min(start + step, stored.num_nodes), wanted)
+            hops = hops if columns is None else alignment.in_columns(hops, columns)
+            yield start, model.signal_from_hops(weights, hops)
 
     scale = None
     if model.config.standardize:

@@ -211,10 +211,10 @@ class FeatureGate(Gate):
         # [H_{i-1}, 1] [W_m; b]: the bias comes with the product
         inner = torch.cat([weights["gate_sum"], weights["gate_bias"].unsqueeze(0)])
         total = inner.new_zeros(hops.shape[1], self.num_classes)
-        one = total.new_ones(len(total), 1)
+        ones_column = total.new_ones(len(total), 1)
         known = before.unbind(0)
         for i, hop in enumerate(hops):
-            so_far = torch.cat([total, one], dim=1)
+            so_far = torch.cat([total, ones_column], dim=1)
             gate = torch.addmm(known[max(i - 1, 0)], so_far, inner)
             total = torch.addmm(total, gate * hop, weights["theta"])
         return total

@@ -89,7 +89,9 @@ class ModuleModel(Network):
     @property
     def unlearned(self) -> frozenset[str]:
         params = self._skeleton.named_parameters()
-        return frozenset(self._state) | {name for name, one in params if not one.requires_grad}
+        return frozenset(self._state) | {
+            name for name, weight in params if not weight.requires_grad
+        }
 
     def forward(self, weights: Tensors, view: GraphView, dropout: Dropout | None) -> Tensor:
         """The module's outputs in the rows of the view, computed on all nodes: (rows, m).
@@ -174,7 +176,9 @@ class ModuleModel(Network):
     def _state(self) -> dict[str, torch.dtype | None]:
         """The buffers, and their types if these are no floats, which weights are."""
         buffers = self._skeleton.named_buffers()
-        return {name: None if one.is_floating_point() else one.dtype for name, one in buffers}
+        return {
+            name: None if buffer.is_floating_point() else buffer.dtype for name, buffer in buffers
+        }
 
 
 def as_model(module: type) -> type[Model] | None:
@@ -208,8 +212,8 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
         for name, argument in arguments.items()
         if name not in (*SIZES, DROPOUT, *NO_SETTINGS)
     }
-    own = {name: made for name, made in own.items() if made is not None}
-    needed = [name for name, one in arguments.items() if one.default is Parameter.empty]
+    own = {name: field for name, field in own.items() if field is not None}
+    needed = [name for name, argument in arguments.items() if argument.default is Parameter.empty]
     needed = [name for name in needed if name not in (*SIZES, DROPOUT, *own)]
     if needed:
         raise ConfigError(
@@ -218,7 +222,7 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
         )
     about = {"__module__": module.__module__, "__qualname__": module.__qualname__}
     inner = about | {"__qualname__": f"{module.__qualname__}.Settings"}
-    listed = [(name, type(made.default), made) for name, made in own.items()]
+    listed = [(name, type(field.default), field) for name, field in own.items()]
     settings = make_dataclass(
         "Settings", listed, bases=(ModelConfig,), namespace=inner, frozen=True
     )
@@ -242,7 +246,7 @@ def _arguments(module: type[torch.nn.Module]) -> dict[str, Parameter]:
     """The named arguments of its ``__init__``."""
     listed = list(inspect.signature(module.__init__).parameters.values())[1:]
     named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    return {one.name: one for one in listed if one.kind in named}
+    return {argument.name: argument for argument in listed if argument.kind in named}
 
 
 def _setting(name: str, argument: Parameter) -> Any:
@@ -269,16 +273,20 @@ def _check_text(name: str, value: Any) -> str:
 def _takes_weights(module: type[torch.nn.Module]) -> bool:
     """Whether its forward takes ``edge_weight``; ConfigError unless x and edge_index are enough."""
     own = list(inspect.signature(module.forward).parameters.values())[1:]
-    listed = [one for one in own if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    rest = [one.name for one in listed[2:] if one.default is Parameter.empty]
-    placed = [one for one in listed[:2] if one.kind is not Parameter.KEYWORD_ONLY]
+    listed = [
+        argument
+        for argument in own
+        if argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD)
+    ]
+    rest = [argument.name for argument in listed[2:] if argument.default is Parameter.empty]
+    placed = [argument for argument in listed[:2] if argument.kind is not Parameter.KEYWORD_ONLY]
     if len(placed) < 2 or set(rest) - {EDGE_WEIGHT}:
-        takes = ", ".join(str(one) for one in own) or "nothing"
+        takes = ", ".join(str(argument) for argument in own) or "nothing"
         raise ConfigError(
             f"the forward of {module.__qualname__} takes {takes}; it must take x and edge_index, "
             "optionally edge_weight, and have defaults for all other arguments."
         )
-    return any(one.name == EDGE_WEIGHT for one in listed[2:])
+    return any(argument.name == EDGE_WEIGHT for argument in listed[2:])
 
 
 def _name(module: type[torch.nn.Module]) -> str:

@@ -179,5 +179,9 @@ def _backward(values: Tensor, weights: Tensors, outer: np.ndarray) -> Weights:
     inner = (values * torch.from_numpy(np.ascontiguousarray(outer))).sum()
     gradients = torch.autograd.grad(inner, [*weights.values()], allow_unused=True)
     pairs = zip(weights, gradients, strict=True)
-    known = {name: np.ascontiguousarray(one.numpy()) for name, one in pairs if one is not None}
+    known = {
+        name: np.ascontiguousarray(gradient.numpy())
+        for name, gradient in pairs
+        if gradient is not None
+    }
     return zeros | known

@@ -50,11 +50,6 @@ class HopView:
     def __init__(self, hops: np.ndarray) -> None:
         self._hops = as_tensor(np.ascontiguousarray(hops))
 
-    @property
-    def num_rows(self) -> int:
-        """How many rows there are."""
-        return self._hops.shape[1]
-
     def inputs(self, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
         """X W, as p_0(M) X = X."""
         return self._hops[0] @ weight
@@ -183,9 +178,9 @@ class GraphView:
     def _filter_rows(self) -> np.ndarray:
         """p_i(M)' at the rows, for every hop: (n, (k + 1) rows)."""
         near, rows = self.near(self.graph.hops)
-        ones = np.zeros((near.num_nodes, self.num_rows), near.dtype)
-        ones[np.arange(near.num_nodes) if rows is None else rows, np.arange(self.num_rows)] = 1
-        filters = near.sum_blocks_adjoint(ones)
+        unit = np.zeros((near.num_nodes, self.num_rows), near.dtype)
+        unit[np.arange(near.num_nodes) if rows is None else rows, np.arange(self.num_rows)] = 1
+        filters = near.sum_blocks_adjoint(unit)
         return np.ascontiguousarray(filters.transpose(1, 0, 2)).reshape(near.num_nodes, -1)
 
     def hop_outputs(
@@ -315,8 +310,8 @@ class Attention(Layer):
     def whole(graph: Propagation) -> sp.csr_array:
         """The number of every edge, both ways, with a loop per node: n x n, [target, source]."""
         S = graph.matrices[0].to_scipy()
-        ones = sp.csr_array((np.ones_like(S.data), S.indices, S.indptr), S.shape)
-        edges = sp.csr_array(ones + sp.eye_array(len(S.indptr) - 1, format="csr"))
+        pattern = sp.csr_array((np.ones_like(S.data), S.indices, S.indptr), S.shape)
+        edges = sp.csr_array(pattern + sp.eye_array(len(S.indptr) - 1, format="csr"))
         edges.sort_indices()
         return sp.csr_array((np.arange(edges.nnz), edges.indices, edges.indptr), edges.shape)
 
@@ -351,8 +346,8 @@ class Attention(Layer):
     def into(self) -> SparseMatrix:
         """1 where an edge leads into a node: (nodes, e); its products are faster than an index."""
         edges = np.arange(self.part.nnz)
-        ones, shape = np.ones(len(edges), self.dtype), (self.part.shape[0], len(edges))
-        return SparseMatrix.from_scipy(sp.csr_array((ones, edges, self.part.indptr), shape))
+        values, shape = np.ones(len(edges), self.dtype), (self.part.shape[0], len(edges))
+        return SparseMatrix.from_scipy(sp.csr_array((values, edges, self.part.indptr), shape))
 
     @cached_property
     def edge_sources(self) -> Tensor:

@@ -24,8 +24,8 @@ from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.reading import is_graph_set, load_graphs
 from hoplite.labels import AUTO
 from hoplite.machine import VERSION
-from hoplite.models import address_of, find_model, split_options, without_idle
-from hoplite.models.settings import DEFAULT_MODEL
+from hoplite.models import find_model, split_options
+from hoplite.models.settings import DEFAULT_MODEL, address_of, without_idle
 from hoplite.progress import search_bar, watched
 from hoplite.search.executors import Executor, find_executor
 from hoplite.search.graphs import GraphSearchResult, graph_trials

@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,6 +15,8 @@ from hoplite.config import ClassWeights
 from hoplite.errors import ConfigError, ModelFileError, check_choice
 from hoplite.labels import CLASSES, JOINT, LabelKind
 from hoplite.tasks.evaluation import Evaluation
+
+Restored = TypeVar("Restored")
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,16 @@ def title_of(figure: str) -> str:
 
 
 LOSS = Metric("loss", larger_is_better=False)
+
+
+def restore(kind: type[Restored], state: Any, what: str) -> Restored:
+    """An object of ``kind`` from its plain values; ModelFileError if they are damaged."""
+    try:
+        return msgspec.convert(state, kind)
+    except msgspec.ValidationError as error:
+        raise ModelFileError(
+            f"the model's {what} damaged ({error}); train the model again."
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -234,12 +246,7 @@ class Task(ABC):
 
     def restored(self, state: Any) -> Self:
         """The task with the fields of :meth:`state`; ModelFileError if they are damaged."""
-        try:
-            return msgspec.convert(state, type(self))
-        except msgspec.ValidationError as error:
-            raise ModelFileError(
-                f"the model's task is damaged ({error}); train the model again."
-            ) from None
+        return restore(type(self), state, "task is")
 
     def monitor(self, name: str = "auto") -> Metric:
         """What the setting ``monitor`` says; ConfigError if this task has no such figure."""

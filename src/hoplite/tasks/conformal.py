@@ -28,14 +28,12 @@ least 1 - 2 alpha (up to a term that vanishes with n), and mostly with about 1 -
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-import msgspec
 import numpy as np
 from msgspec import Meta
 
@@ -59,8 +57,8 @@ class Conformal:
     Of K ``scores`` the j-th, from 1, is s_(ceil(j n / K)); a rank between two of them takes the
     larger one, so that coverage is never lost.
 
-    >>> found = Conformal.of(np.array([0.4, 0.1, 0.3, 0.2]))
-    >>> found.quantile(0.5), found.quantile(0.8), found.quantile(0.9)
+    >>> scores = Conformal.of(np.array([0.4, 0.1, 0.3, 0.2]))
+    >>> scores.quantile(0.5), scores.quantile(0.8), scores.quantile(0.9)
     (0.3, 0.4, inf)
 
     ``classes`` are those of the nodes of each class, None of one that no node has; none where nodes
@@ -72,29 +70,13 @@ class Conformal:
     classes: tuple[Conformal | None, ...] = ()
 
     @classmethod
-    def of(cls, scores: np.ndarray) -> Self:
-        """Of the nonconformity (n,) of the nodes, in any order."""
-        n = len(scores)
-        kept = min(n, MAX_KEPT)
+    def of(cls, scores: np.ndarray, labels: np.ndarray | None = None, classes: int = 0) -> Self:
+        """Of the nonconformity (n,) of the nodes, in any order, and of those of each class."""
+        n, kept = len(scores), min(len(scores), MAX_KEPT)
         ranks = -(-np.arange(1, kept + 1) * n // kept)
-        return cls(n, tuple(np.sort(scores)[ranks - 1].tolist()))
-
-    @classmethod
-    def of_classes(cls, scores: np.ndarray, labels: np.ndarray, count: int) -> Self:
-        """As :meth:`of`, with those of each of ``count`` classes, which the nodes have."""
-        parts = (scores[labels == c] for c in range(count))
-        kept = tuple(cls.of(part) if len(part) else None for part in parts)
-        return dataclasses.replace(cls.of(scores), classes=kept)
-
-    @classmethod
-    def restored(cls, state: Any) -> Self:
-        """From plain values; ModelFileError if they are damaged."""
-        try:
-            return msgspec.convert(state, cls)
-        except msgspec.ValidationError as error:
-            raise ModelFileError(
-                f"the model's validation scores are damaged ({error}); train the model again."
-            ) from None
+        by_class = (scores[labels == c] for c in range(classes))
+        parts = tuple(cls.of(own) if len(own) else None for own in by_class)
+        return cls(n, tuple(np.sort(scores)[ranks - 1].tolist()), parts)
 
     def quantile(self, coverage: float) -> float:
         """q, by the exact rule: ``coverage`` is the decimal number that it is written as.
@@ -111,8 +93,8 @@ class Conformal:
     def quantiles(self, coverage: float) -> np.ndarray:
         """q_c of every class, infinite where its nodes are too few: (m,).
 
-        >>> found = Conformal.of_classes(np.array([0.1, 0.2, 0.9]), np.array([0, 0, 1]), 3)
-        >>> found.quantiles(0.5).tolist()
+        >>> scores = Conformal.of(np.array([0.1, 0.2, 0.9]), np.array([0, 0, 1]), 3)
+        >>> scores.quantiles(0.5).tolist()
         [0.2, 0.9, inf]
         """
         parts = self.classes
@@ -169,14 +151,14 @@ class FoldModels:
 
     @staticmethod
     def shapes(
-        own: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]
+        own: Mapping[str, tuple[int, ...]], saved: Mapping[str, tuple[int, ...]]
     ) -> dict[str, tuple[int, ...]]:
         """Of :meth:`arrays`, for weights of the shapes ``own`` in a file that has ``found``."""
-        if NODES not in found:
+        if NODES not in saved:
             return {}
-        folds = range((len(found) - len(own) - 1) // len(own))
+        folds = range((len(saved) - len(own) - 1) // len(own))
         expected = {FOLD.format(fold, name): own[name] for fold in folds for name in own}
-        return expected | {NODES: (*found[NODES][:1], 3)}
+        return expected | {NODES: (*saved[NODES][:1], 3)}
 
     def sets(
         self, task: Task, outputs: Sequence[np.ndarray], coverage: float, *, by_class: bool
@@ -189,11 +171,11 @@ class FoldModels:
         labels, scores = self.nodes[:, 1], self.nodes[:, 2]
         if not task.has_classes:
             rank = math.ceil(share * (len(scores) + 1))
-            centres = np.column_stack([task.link(one)[:, 0] for one in outputs]).astype(np.float64)
+            centres = np.column_stack([task.link(z)[:, 0] for z in outputs]).astype(np.float64)
             ends = [sign * _smallest(sign * centres, folds, scores, rank) for sign in (-1, 1)]
             return np.column_stack(ends)
         inside = np.empty_like(outputs[0], bool)
-        strange = [1 - task.link(one).astype(np.float64) - NEAR for one in outputs]
+        strange = [1 - task.link(z).astype(np.float64) - NEAR for z in outputs]
         for c in range(inside.shape[1]):
             counted = labels == c if by_class else np.ones(len(labels), bool)
             below = np.zeros(len(inside), np.int64)
@@ -211,9 +193,9 @@ def is_of_fold(name: str) -> bool:
 
 def _smallest(centres: np.ndarray, folds: np.ndarray, scores: np.ndarray, rank: int) -> np.ndarray:
     """Of every row of ``centres`` (n, k) the rank-th smallest centre of a node's fold + score."""
-    found = np.full(len(centres), np.inf)
+    smallest = np.full(len(centres), np.inf)
     step = max(1, PIECE // len(scores))
     for start in range(0, len(centres) if rank <= len(scores) else 0, step):
         sums = centres[start : start + step, folds] + scores
-        found[start : start + step] = np.partition(sums, rank - 1, axis=1)[:, rank - 1]
-    return found
+        smallest[start : start + step] = np.partition(sums, rank - 1, axis=1)[:, rank - 1]
+    return smallest

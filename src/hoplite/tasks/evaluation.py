@@ -38,12 +38,12 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, NaN as None."""
-        found: dict[str, Any] = dict(_plain(self.figures))
+        plain: dict[str, Any] = dict(_plain(self.figures))
         if self.classes:
-            found["classes"] = {name: _plain(values) for name, values in self.classes.items()}
+            plain["classes"] = {name: _plain(values) for name, values in self.classes.items()}
         if self.confusion is not None:
-            found["confusion"] = self.confusion.tolist()
-        return found
+            plain["confusion"] = self.confusion.tolist()
+        return plain
 
 
 def _plain(values: dict[str, float]) -> dict[str, float | None]:
@@ -137,23 +137,6 @@ def evaluate_values(values: np.ndarray, predicted: np.ndarray) -> Evaluation:
     )
 
 
-def class_figure(
-    name: str,
-    labels: np.ndarray,
-    probabilities: np.ndarray,
-    predicted: np.ndarray,
-    positive: int | None = None,
-) -> float:
-    """The one figure of :func:`evaluate_classes`, without the others where they would cost much."""
-    if name in CURVES:
-        classes = np.arange(probabilities.shape[1]) if positive is None else np.array([positive])
-        return mean_curve(name, labels[:, None] == classes, probabilities[:, classes])
-    if name == "accuracy":
-        return float(np.mean(labels == predicted))
-    names = [str(c) for c in range(probabilities.shape[1])]
-    return evaluate_classes(labels, probabilities, predicted, names, positive)[name]
-
-
 def evaluate_labels(
     labels: np.ndarray, probabilities: np.ndarray, predicted: np.ndarray, names: Sequence[str]
 ) -> Evaluation:
@@ -187,11 +170,6 @@ def evaluate_labels(
     return Evaluation(
         {name: float(value) for name, value in figures.items()}, _by_name(per_label, names)
     )
-
-
-def mean_curve(name: str, inside: np.ndarray, scores: np.ndarray) -> float:
-    """The mean area under the curves of the columns (n, m), without those that mean nothing."""
-    return _mean_of_known(_areas(inside, scores)[name])
 
 
 def _areas(inside: np.ndarray, scores: np.ndarray) -> dict[str, np.ndarray]:
@@ -255,9 +233,9 @@ def best_threshold(by: str, inside: np.ndarray, probabilities: np.ndarray) -> fl
         values = values[:-1]
     known = np.unique(probabilities.astype(np.float64))
     lower = np.append(0.0, known)[np.searchsorted(known, cuts.astype(np.float64))]
-    found = (cuts + lower) / 2
-    equal = np.flatnonzero(values >= values.max() - 1e-12)
-    best = found[equal[np.abs(found[equal] - 0.5).argmin()]]
+    thresholds = (cuts + lower) / 2
+    equal = thresholds[values >= values.max() - 1e-12]
+    best = equal[np.abs(equal - 0.5).argmin()]
     return float(np.clip(best, 1e-12, 1 - 1e-12))
 
 
@@ -296,8 +274,8 @@ def best_temperature(labels: np.ndarray, logits: np.ndarray) -> float:
                 stacklevel=2,
             )
             return float(np.exp(end))
-    found: Any = brentq(slope, least, most, xtol=1e-12)
-    return float(np.exp(found))
+    log_temperature: Any = brentq(slope, least, most, xtol=1e-12)
+    return float(np.exp(log_temperature))
 
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int = BINS) -> float:
@@ -311,8 +289,8 @@ def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int =
     >>> round(calibration_error(np.array([0, 1, 1]), p), 6)  # 2/3 |1/2 - 0.8| + 1/3 |1 - 0.6|
     0.333333
     """
-    found = reliability(labels, probabilities, bins)
-    return sum(count * abs(right - sure) for sure, right, count in found) / len(labels)
+    filled = reliability(labels, probabilities, bins)
+    return sum(count * abs(right - sure) for sure, right, count in filled) / len(labels)
 
 
 def reliability(
@@ -339,5 +317,5 @@ def binned(sure: np.ndarray, right: np.ndarray, bins: int = BINS) -> list[list[f
     counts = np.bincount(place, minlength=bins)
     sums = np.bincount(place, sure, bins), np.bincount(place, right, bins)
     filled = counts > 0
-    means = [each[filled] / counts[filled] for each in sums]
+    means = [total[filled] / counts[filled] for total in sums]
     return np.column_stack([*means, counts[filled]]).tolist()

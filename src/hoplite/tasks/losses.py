@@ -72,10 +72,10 @@ def softmax_cross_entropy(
 ) -> float:
     """-log softmax(z)_t; targets are class indices (rows,)."""
     if native is not None and uses_native() and logits.size and count:
-        each = None if weights is None else np.ascontiguousarray(weights, logits.dtype)
+        factors = None if weights is None else np.ascontiguousarray(weights, logits.dtype)
         logits = np.ascontiguousarray(logits)
         total = native.softmax_cross_entropy(
-            logits, targets, each, 1 / count, gradient, get_num_threads()
+            logits, targets, factors, 1 / count, gradient, get_num_threads()
         )
         return total / count
     total = 0.0

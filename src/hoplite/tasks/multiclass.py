@@ -15,10 +15,11 @@ from hoplite.labels import JOINT
 from hoplite.tasks.base import LOSS, Metric, Task
 from hoplite.tasks.conformal import NEAR, set_names
 from hoplite.tasks.evaluation import (
+    CURVES,
     Evaluation,
     best_temperature,
     best_threshold,
-    class_figure,
+    curve_areas,
     evaluate_classes,
 )
 from hoplite.tasks.losses import count_right, softmax, softmax_cross_entropy
@@ -141,11 +142,11 @@ class Multiclass(Task):
 
         A threshold t becomes the probability that t is then, so every prediction stays.
         """
-        found, threshold = best_temperature(labels, logits), self.threshold
+        temperature, threshold = best_temperature(labels, logits), self.threshold
         if threshold != 0.5:
-            threshold = 1 / (1 + ((1 - threshold) / threshold) ** (1 / found))
+            threshold = 1 / (1 + ((1 - threshold) / threshold) ** (1 / temperature))
             threshold = float(np.clip(threshold, MIN_THRESHOLD, 1 - MIN_THRESHOLD))
-        return dataclasses.replace(self, temperature=found, threshold=threshold)
+        return dataclasses.replace(self, temperature=temperature, threshold=threshold)
 
     def uncalibrated(self) -> Self | None:
         if self.temperature == 1.0:
@@ -233,8 +234,12 @@ class Multiclass(Task):
         return evaluate_classes(labels, self.link(logits), predicted, names, self.positive)
 
     def figure(self, name: str, labels: np.ndarray, logits: np.ndarray) -> float:
-        predicted = self.predict(logits)
-        return class_figure(name, labels, self.link(logits), predicted, self.positive)
+        if name == "accuracy":  # far quicker than an evaluation, as is the curve of one class
+            return float(np.mean(labels == self.predict(logits)))
+        if name in CURVES and self.positive is not None:
+            areas = curve_areas(labels == self.positive, self.link(logits)[:, self.positive])
+            return areas[CURVES.index(name)]
+        return super().figure(name, labels, logits)
 
     def baseline(self, labels: np.ndarray, names: Sequence[str]) -> Evaluation:
         """The training nodes' largest class for every node, their shares as probabilities."""

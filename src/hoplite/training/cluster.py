@@ -13,7 +13,7 @@ import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -51,23 +51,22 @@ class ClusterRows(HopRows):
     store : HopStore
         In a folder that all workers see under the same path.
     model : LinearModel
+    training : TrainingConfig
     where : str
         ``tcp://HOST:PORT`` or ``local:N``, see :func:`hoplite.store.cluster.connect`.
     memory : str or int, default "4GB"
         Peak of this process, and of every worker.
-    training : TrainingConfig, optional
     """
 
     def __init__(
         self,
         store: StoredHops,
         model: LinearModel,
+        training: TrainingConfig,
         where: str,
         *,
         memory: str | int = "4GB",
-        training: TrainingConfig | None = None,
     ) -> None:
-        training = training or TrainingConfig(dropout=0)
         if not isinstance(model, LinearModel):
             raise ConfigError(
                 f"is {model.name!r} but a cluster only trains linear models; leave out cluster.",
@@ -79,18 +78,12 @@ class ClusterRows(HopRows):
                 "to 0, or leave out cluster.",
                 "batch",
             )
-        super().__init__(store, model, memory=memory, training=training)
+        super().__init__(store, model, training, memory=memory)
         stack, budget = ExitStack(), parse_bytes(memory)
         self._cluster = stack.enter_context(connect(where, store.folder, budget))
         self.close = weakref.finalize(self, stack.close)  # at the latest when nobody needs it
         rows = -(-max_rows(store, model) // self._cluster.size)
         self._memory = budget, run_bytes(store, model, training, rows)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def order(self, model: LinearModel, nodes: np.ndarray | None = None) -> StoredOrder:
         form, places = RowForm.of(model), self._indices(nodes)
@@ -98,8 +91,8 @@ class ClusterRows(HopRows):
         if nodes is not None:
             with atomic_write(path) as file:
                 np.save(file, np.sort(nodes))
-        folder, given = str(self._store.folder.absolute()), nodes is not None
-        facts = folder, str(path), given, *self._memory, form
+        folder, is_part = str(self._store.folder.absolute()), nodes is not None
+        facts = folder, str(path), is_part, *self._memory, form
         return ClusterOrder(self._cluster, self._shelf.rows(np.sort(places), form), places, facts)
 
     def _signal(self, model: LinearModel, weights: Weights, nodes: np.ndarray) -> np.ndarray:
@@ -136,13 +129,13 @@ class ClusterOrder(StoredOrder):
 class Share:
     """The groups ``first`` to ``last`` (excluded) of some rows, on the worker that has it.
 
-    ``path`` names the rows, and is a file of their nodes if they are ``given``, otherwise all.
+    ``path`` names the rows. It is a file of their nodes if they are a part of all nodes.
     ``memory`` and ``needed`` are bytes: the peak of the worker, and what training needs of it.
     """
 
     folder: str
     path: str
-    given: bool
+    is_part: bool
     memory: int
     needed: int
     form: RowForm
@@ -164,7 +157,7 @@ class Share:
             )
         if self.path not in _rows:
             shelf = _shelves[training]
-            nodes = self._nodes() if self.given else np.arange(shelf.store.num_nodes)
+            nodes = self._nodes() if self.is_part else np.arange(shelf.store.num_nodes)
             _rows[self.path] = shelf.rows(nodes, self.form)
         return _rows[self.path]
 

@@ -29,8 +29,8 @@ from hoplite.config import TrainingConfig
 from hoplite.errors import HopliteWarning
 from hoplite.graph import NodeData
 from hoplite.labels import CLASSES, kind_of
-from hoplite.models import HopBlocks, default_options, find_model, split_options
-from hoplite.models.settings import DEFAULT_MODEL, TABLE_OPTIONS
+from hoplite.models import HopBlocks, find_model, split_options
+from hoplite.models.settings import DEFAULT_MODEL, TABLE_OPTIONS, default_options
 from hoplite.structural import with_log_degree
 from hoplite.tasks import LOSS, Metric, Task
 from hoplite.tasks.base import title_of
@@ -231,8 +231,8 @@ def with_default_model(
 ) -> tuple[NodeData, str | type, dict[str, Any]]:
     """``data``, ``model`` and ``options``, with the defaults for the data if ``model`` is None.
 
-    They are those of :func:`hoplite.models.default_options`. With hop blocks logarithms of degrees
-    are more features, and if one of two classes is rare, its threshold is the best by F1.
+    They are those of :func:`hoplite.models.settings.default_options`. With hop blocks logarithms of
+    degrees are more features, and if one of two classes is rare, its threshold is the best by F1.
     """
     if model is not None:
         return data, model, dict(options)

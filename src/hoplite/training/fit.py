@@ -52,6 +52,7 @@ from hoplite.training.runs import (
     Report,
     Run,
     RunResult,
+    costs,
     keeps_best,
     require_result,
     stage,
@@ -169,7 +170,7 @@ def fit(
         else:
             config = config.fitted(data.in_memory())
         model = build_model(config, data.num_features, len(names), data.relation_weights)
-        source = _source(data, model, config, training, memory, cluster)
+        source = _source(data, model, training, memory, cluster)
         if isinstance(source, HopRows):
             stack.callback(source.close)
         shared = Fitted(data, config, model, source, task, weighted, tuple(names), split, weigh)
@@ -180,8 +181,8 @@ def fit(
                 )
             crossed = cross_validate(shared, runs, sets["train"], folds, progress, final=final)
             if not quiet:
-                require_result([one.result for one in crossed])
-            return [scored_run(shared, one.result, None, score, one) for one in crossed]
+                require_result([run.result for run in crossed])
+            return [scored_run(shared, run.result, None, score, run) for run in crossed]
         trained = {k: part for k, part in weighted.items() if k != "test" or record_test}
         report = stage(progress, 0, 1 + training.refit)
         results = train_runs(model, source, runs, trained, progress=report, task=task)
@@ -211,20 +212,15 @@ def _fitted_to(shared: Fitted, nodes: np.ndarray) -> tuple[Any, Any]:
 
 
 def _source(
-    data: NodeData,
-    model: Any,
-    config: ModelConfig,
-    training: TrainingConfig,
-    memory: str | int | None,
-    cluster: str | None,
+    data: NodeData, model: Any, training: TrainingConfig, memory: Any, cluster: str | None
 ) -> Any:
     if data.stored is None:
-        return Propagation.of(data.in_memory(), config)
+        return Propagation.of(data.in_memory(), model.config)
     if cluster is None:
-        return HopRows(data.stored, model, memory=memory or "4GB", training=training)
+        return HopRows(data.stored, model, training, memory=memory or "4GB")
     from hoplite.training.cluster import ClusterRows
 
-    return ClusterRows(data.stored, model, cluster, memory=memory or "4GB", training=training)
+    return ClusterRows(data.stored, model, training, cluster, memory=memory or "4GB")
 
 
 def _refit(
@@ -234,11 +230,10 @@ def _refit(
     progress: Report | None,
 ) -> list[RunResult | None]:
     """Every run with a result trained again on training and validation labels, if it is asked."""
-    found: list[RunResult | None] = [None] * len(results)
+    refitted: list[RunResult | None] = [None] * len(results)
     chosen = [i for i, result in enumerate(results) if result.best_epoch]
-    config = results[0].run.config
-    if not config.refit or not chosen:
-        return found
+    if not results[0].run.config.refit or not chosen:
+        return refitted
     both = shared.weigh({"train": union(sets["train"], sets["val"])})
     runs = [_refit_run(results[i], len(shared.sets["train"])) for i in chosen]
     try:
@@ -248,12 +243,12 @@ def _refit(
     except OutOfTimeError:
         if not keeps_best():
             raise
-        return found
+        return refitted
     require_result(again)
     for i, result in zip(chosen, again, strict=True):
         if result.best_epoch:  # otherwise the first model is kept
-            found[i] = dataclasses.replace(result, run=results[i].run)
-    return found
+            refitted[i] = dataclasses.replace(result, run=results[i].run)
+    return refitted
 
 
 def _refit_run(result: RunResult, rows: int) -> Run:
@@ -335,8 +330,7 @@ def hold_out(
         inside = _folds_of(train, folds, runs[0].seed) == 0
         parts |= {"train": train.at(~inside), "val": train.at(inside)}
     refit = holds_out and final  # folds end with a training on all nodes
-    changed = [dataclasses.replace(run.config, refit=refit) for run in runs]
-    return [dataclasses.replace(r, config=c) for r, c in zip(runs, changed, strict=True)], parts
+    return [run.with_config(refit=refit) for run in runs], parts
 
 
 def count_folds(config: TrainingConfig, sets: Mapping[str, NodeSet]) -> int:
@@ -373,104 +367,113 @@ def cross_validate(
     final : bool
         False keeps the model of the first fold instead of training on all nodes.
     """
-    model, source, task = shared.model, shared.source, shared.task
-    numbers = _folds_of(train, folds, runs[0].seed)
-    trained: list[list[RunResult]] = []
-    used: list[tuple[Any, Any]] = []
-    learned: list[NodeSet] = []
+    task, numbers = shared.task, _folds_of(train, folds, runs[0].seed)
+    parts: list[Fold] = []
+    trained: list[list[RunResult]] = []  # of every fold
     stages = 2 * folds + final
-    for fold in range(folds):
-        inside = numbers == fold
+    for number in range(folds):
+        inside = numbers == number
         sets = shared.weigh({"train": train.at(~inside), "val": train.at(inside)})
-        own = _fitted_to(shared, train.nodes[~inside])
-        report = stage(progress, fold, stages)
-        trained.append(train_runs(*own, runs, sets, progress=report, task=task))
-        used.append(own)
-        learned.append(sets["train"])
-    for parts in zip(*trained, strict=True):
-        check_monitored(parts, task)
-    chosen = [choose_epoch(parts, task) for parts in zip(*trained, strict=True)]
+        fold = Fold(inside, sets["train"], *_fitted_to(shared, train.nodes[~inside]))
+        parts.append(fold)
+        trained.append(fold.train(runs, sets, task, stage(progress, number, stages)))
+    chosen = []
+    for results in zip(*trained, strict=True):
+        check_monitored(results, task)
+        chosen.append(choose_epoch(results, task))
     trained = [
-        _at_epoch_of_others(
-            *own, learned[fold], trained, fold, task, stage(progress, folds + fold, stages)
-        )
-        for fold, own in enumerate(used)
+        _at_epoch_of_others(fold, trained, task, number, stage(progress, folds + number, stages))
+        for number, fold in enumerate(parts)
     ]
-    results = trained[0]
+    finals = trained[0]
     if final:
-        whole = [
-            dataclasses.replace(run, config=dataclasses.replace(run.config, epochs=max(epoch, 1)))
-            for run, epoch in zip(runs, chosen, strict=True)
-        ]
-        sets = shared.weigh({"train": train})
-        report = stage(progress, stages - 1, stages)
-        results = train_runs(model, source, whole, sets, progress=report, task=task)
+        ends = zip(runs, chosen, strict=True)
+        whole = [run.with_config(epochs=max(epoch, 1)) for run, epoch in ends]
+        sets, report = shared.weigh({"train": train}), stage(progress, stages - 1, stages)
+        finals = train_runs(shared.model, shared.source, whole, sets, progress=report, task=task)
     alike = final and not shared.config.neighbour_labels
-    alike = alike and all(own_source is source for _, own_source in used)
-    found = []
-    for run, result, epoch, *parts in zip(runs, results, chosen, *trained, strict=True):
-        outputs = _out_of_fold(shared, train.nodes, numbers, used, learned, parts, epoch)
-        weights = _fold_weights(parts, epoch) if alike else ()
-        joined = _joined(run, result, parts, epoch)
-        found.append(CrossValidated(joined, outputs, numbers, weights))
-    return found
+    alike = alike and all(fold.source is shared.source for fold in parts)
+    crossed = []
+    for run, result, epoch, *results in zip(runs, finals, chosen, *trained, strict=True):
+        outputs = np.empty((len(train), shared.model.num_classes), shared.source.dtype)
+        for fold, of_fold in zip(parts, results, strict=True):
+            outputs[fold.inside] = fold.outputs(of_fold, epoch, train.nodes, task)
+        weights = _fold_weights(results, epoch) if alike else ()
+        joined = _joined(run, result, results, epoch)
+        crossed.append(CrossValidated(joined, outputs, numbers, weights))
+    return crossed
 
 
-def _out_of_fold(
-    shared: Fitted,
-    nodes: np.ndarray,
-    numbers: np.ndarray,
-    used: Sequence[tuple[Any, Any]],
-    learned: Sequence[NodeSet],
-    parts: Sequence[RunResult],
-    epoch: int,
-) -> np.ndarray:
-    """The outputs of every node, by the model, the source and the labels of its fold: (N, m)."""
-    outputs = np.empty((len(nodes), shared.model.num_classes), shared.source.dtype)
-    for fold, ((model, source), part) in enumerate(zip(used, parts, strict=True)):
-        inside = numbers == fold
-        seen = with_neighbours(model, source, learned[fold], shared.task)
-        outputs[inside] = _outputs(model, seen, part, epoch, nodes[inside])
-    return outputs
+@dataclass(frozen=True)
+class Fold:
+    """A fold, whose model is trained on the other folds.
+
+    Parameters
+    ----------
+    inside : ndarray of bool (N,)
+        The nodes of the fold.
+    learned : NodeSet
+        Those of the other folds, with their weights.
+    model : Model
+    source : Propagation
+        With features that are fitted to the other folds.
+    """
+
+    inside: np.ndarray
+    learned: NodeSet
+    model: Any
+    source: Any
+
+    def train(
+        self, runs: Sequence[Run], sets: dict[str, NodeSet], task: Task, progress: Report | None
+    ) -> list[RunResult]:
+        """The runs trained on ``sets``."""
+        return train_runs(self.model, self.source, runs, sets, progress=progress, task=task)
+
+    def outputs(self, result: RunResult, epoch: int, nodes: np.ndarray, task: Task) -> np.ndarray:
+        """Of its nodes: at ``epoch`` where they were kept, otherwise by the weights of ``result``.
+
+        ``nodes`` are those of all folds.
+        """
+        if result.outputs:
+            return result.outputs[epoch - 1]
+        source = with_neighbours(self.model, self.source, self.learned, task)
+        return self.model.logits(result.weights, source)[nodes[self.inside]]
 
 
 def _at_epoch_of_others(
-    model: Any,
-    source: Any,
-    train: NodeSet,
-    trained: Sequence[Sequence[RunResult]],
-    fold: int,
+    fold: Fold,
+    trained: Sequence[list[RunResult]],
     task: Task,
+    number: int,
     progress: Report | None,
 ) -> list[RunResult]:
-    """The runs of ``fold``, with the weights of the epoch that the other folds choose.
+    """The runs of a fold, with the weights of the epoch that the other folds choose.
 
     Those that have outputs of all epochs, and those without a result, stay as they are.
     """
-    parts, again = list(trained[fold]), {}
-    for i, (part, *others) in enumerate(
-        zip(parts, *trained[:fold], *trained[fold + 1 :], strict=True)
+    results, again = list(trained[number]), {}
+    for i, (own, *others) in enumerate(
+        zip(results, *trained[:number], *trained[number + 1 :], strict=True)
     ):
-        epoch = 0 if part.outputs else choose_epoch(others, task)
-        if epoch and part.best_epoch not in (0, epoch):
-            again[i] = dataclasses.replace(part.run, last=epoch)
+        epoch = 0 if own.outputs else choose_epoch(others, task)
+        if epoch and own.best_epoch not in (0, epoch):
+            again[i] = dataclasses.replace(own.run, last=epoch)
     if again:
-        runs = [*again.values()]
-        results = train_runs(model, source, runs, {"train": train}, progress=progress, task=task)
-        for i, result in zip(again, results, strict=True):
-            parts[i] = dataclasses.replace(
-                parts[i], weights=result.weights, **_costs([parts[i], result])
-            )
-    return parts
+        repeated = fold.train([*again.values()], {"train": fold.learned}, task, progress)
+        for i, result in zip(again, repeated, strict=True):
+            spent = costs([results[i], result])
+            results[i] = dataclasses.replace(results[i], weights=result.weights, **spent)
+    return results
 
 
 def _fold_weights(parts: Sequence[RunResult], epoch: int) -> tuple[Weights, ...]:
-    """Those that :func:`_outputs` are made with; none if they are too many to keep, or unknown."""
+    """Those of the out-of-fold outputs; none if they are too many to keep, or unknown."""
     if parts[0].outputs and not all(part.path for part in parts):
         return ()
-    found = tuple(part.path[epoch - 1] if part.path else part.weights for part in parts)
-    size = sum(value.size for weights in found for value in weights.values())
-    return found if 0 < size <= MAX_NUMBERS else ()
+    kept = tuple(part.path[epoch - 1] if part.path else part.weights for part in parts)
+    size = sum(value.size for weights in kept for value in weights.values())
+    return kept if 0 < size <= MAX_NUMBERS else ()
 
 
 def choose_epoch(parts: Sequence[RunResult], task: Task) -> int:
@@ -520,15 +523,6 @@ def _finite_curves(parts: Sequence[RunResult], monitor: Metric) -> tuple[np.ndar
     return ranks[:, kept], 1 + kept
 
 
-def _outputs(model: Any, source: Any, part: RunResult, epoch: int, nodes: np.ndarray) -> np.ndarray:
-    """Of a fold's nodes: at ``epoch`` where they were kept, otherwise by the fold's weights."""
-    if part.outputs:
-        return part.outputs[epoch - 1]
-    if hasattr(source, "logits"):
-        return source.logits(model, part.weights, nodes)
-    return model.logits(part.weights, source)[nodes]
-
-
 def _joined(run: Run, result: RunResult, parts: Sequence[RunResult], epoch: int) -> RunResult:
     """The final training, with the folds' mean validation curves and the costs of all."""
     trainings = parts if result is parts[0] else [*parts, result]
@@ -544,13 +538,5 @@ def _joined(run: Run, result: RunResult, parts: Sequence[RunResult], epoch: int)
         epochs=epochs,
         diverged=result.diverged or any(part.diverged for part in parts),
         history=history,
-        **_costs(trainings),
+        **costs(trainings),
     )
-
-
-def _costs(trainings: Sequence[RunResult]) -> dict[str, Any]:
-    """The seconds and the epochs of all ``trainings``."""
-    return {
-        "seconds": sum(one.seconds for one in trainings),
-        "trained_epochs": sum(one.trained_epochs for one in trainings),
-    }

@@ -58,9 +58,7 @@ class LinearObjective(GradientObjective):
         return self._orders.train
 
     def training_signal(self, dropout: Dropout | None) -> Signal:
-        count = None if self._trains_everywhere else len(self.problem.train)
-        filter = self.model.filter(self.params)
-        evaluation = self._orders.train.evaluate(filter, dropout, count)
+        evaluation = self._orders.train.evaluate(self.model.filter(self.params), dropout)
         return self._signal(evaluation, self.training_labels)
 
     def batch_signal(self, batch: np.ndarray) -> Signal:
@@ -117,12 +115,12 @@ class LinearObjective(GradientObjective):
             values[: len(own)] += own
 
         def gradient(outer: np.ndarray) -> Weights:
-            found = self.model.filter_gradient(self.params, evaluation.gradient(outer))
+            by_weight = self.model.filter_gradient(self.params, evaluation.gradient(outer))
             if labels is None:
-                return found
+                return by_weight
             head = labels if len(outer) == labels.shape[0] else self.training_labels
             assert head is not None
-            return found | {"neighbours": head.transposed_times(np.ascontiguousarray(outer))}
+            return by_weight | {"neighbours": head.transposed_times(np.ascontiguousarray(outer))}
 
         return Signal(values, gradient)
 

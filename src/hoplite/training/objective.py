@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,17 +79,10 @@ class Problem:
 
     def cut(self, logits: np.ndarray, *, everywhere: bool) -> dict[str, np.ndarray]:
         """The outputs of each scored part, from all nodes' or theirs in a row."""
-        parts: dict[str, Any] = self.scored if everywhere else self._ranges
-        return {name: logits[rows] for name, rows in parts.items()}
-
-    @cached_property
-    def _ranges(self) -> dict[str, slice]:
-        """Where the scored parts are, one after another."""
-        stops = accumulate(len(nodes) for nodes in self.scored.values())
-        return {
-            name: slice(stop - len(nodes), stop)
-            for (name, nodes), stop in zip(self.scored.items(), stops, strict=True)
-        }
+        if everywhere:
+            return {name: logits[nodes] for name, nodes in self.scored.items()}
+        ends = np.cumsum([len(nodes) for nodes in self.scored.values()])
+        return dict(zip(self.scored, np.split(logits, ends[:-1]), strict=True))
 
     def shared(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What runs share, made by the first that needs it."""

@@ -7,6 +7,7 @@ multiplied by ``filter_lr_factor`` and ``filter_decay_factor`` of the settings.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
@@ -57,12 +58,10 @@ class Adam:
         self, params: Params, config: TrainingConfig, filters: Collection[str] = ()
     ) -> None:
         self._params = params
+        factors = {name: config.filter_lr_factor if name in filters else 1.0 for name in params}
         self._rates = {
-            name: (
-                config.lr * (config.filter_lr_factor if name in filters else 1.0),
-                _decay(name, config, filters),
-            )
-            for name in params
+            name: (config.lr * factor, _decay(name, config, filters))
+            for name, factor in factors.items()
         }
         self._mean = {name: np.zeros_like(weight, order="C") for name, weight in params.items()}
         self._square = {name: np.zeros_like(weight, order="C") for name, weight in params.items()}
@@ -76,14 +75,13 @@ class Adam:
         self._steps += 1
         for name, weight in self._params.items():
             gradient = gradients.get(name)
-            if gradient is None:
-                gradient = np.zeros_like(weight)
+            gradient = np.zeros_like(weight) if gradient is None else gradient
             gradient = np.asarray(gradient, weight.dtype, order="C")
-            state = (gradient, weight, self._mean[name], self._square[name], *self._rates[name])
+            moments, rates = (self._mean[name], self._square[name]), self._rates[name]
             if native is not None and uses_native() and weight.flags.c_contiguous and weight.size:
-                native.adam(*state, self._steps, get_num_threads())
+                native.adam(gradient, weight, *moments, *rates, self._steps, get_num_threads())
             else:
-                _adam(*state, self._steps)
+                _adam(gradient, weight, *moments, *rates, self._steps)
 
 
 def _adam(
@@ -153,8 +151,10 @@ class LBFGS:
     ) -> None:
         self._params, self._lr, self._tolerance = params, config.lr, tolerance
         self._decays = {name: _decay(name, config, filters) for name in params}
-        self._dtype = np.result_type(*params.values()) if params else np.dtype(np.float64)
-        self._memory = _Memory(history)
+        self._dtype = np.result_type(*params.values())
+        # the estimate B: changes s and y with 1 / s'y, the oldest first, and its scale
+        self._pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=history)
+        self._scale = 1.0
         self._started = False
         self._direction = self._before = np.empty(0, self._dtype)  # d and g of the last iteration
         self._length = 0.0  # how far it went along d
@@ -203,9 +203,19 @@ class LBFGS:
         if not self._started:
             self._started = True
             return -gradient
-        moved = self._length * self._direction
-        self._memory.add(moved, gradient - self._before)
-        return self._memory.direction(gradient)
+        moved, changed = self._length * self._direction, gradient - self._before
+        curvature = _dot(changed, moved)
+        if curvature > MIN_CURVATURE:
+            self._pairs.append((moved, changed, 1 / curvature))
+            self._scale = float(np.float64(curvature) / _dot(changed, changed))
+        result, factors = -gradient, []  # the two-loop recursion
+        for moved, changed, inverse in reversed(self._pairs):
+            factors.append(_dot(moved, result) * inverse)
+            result -= factors[-1] * changed
+        result *= self._scale
+        for (moved, changed, inverse), factor in zip(self._pairs, reversed(factors), strict=True):
+            result += (factor - _dot(changed, result) * inverse) * moved
+        return result
 
     def _evaluate(self, closure: Closure) -> tuple[float, np.ndarray]:
         """The loss with its penalty, and its gradient as one vector."""
@@ -216,7 +226,7 @@ class LBFGS:
             total += decay / 2 * float(np.square(weight).sum(dtype=np.float64))
             part = weight * decay if gradient is None else gradient + weight * decay
             parts.append(np.ravel(part))
-        return total, np.concatenate(parts, dtype=self._dtype) if parts else self._before
+        return total, np.concatenate(parts, dtype=self._dtype)
 
     def _evaluate_at(
         self, closure: Closure, start: np.ndarray, direction: np.ndarray, length: float
@@ -226,41 +236,13 @@ class LBFGS:
         return self._evaluate(closure)
 
     def _flat(self) -> np.ndarray:
-        parts = [np.ravel(weight) for weight in self._params.values()]
-        return np.concatenate(parts, dtype=self._dtype) if parts else self._before
+        return np.concatenate([*map(np.ravel, self._params.values())], dtype=self._dtype)
 
     def _assign(self, flat: np.ndarray) -> None:
         start = 0
         for weight in self._params.values():
             weight[...] = flat[start : start + weight.size].reshape(weight.shape)
             start += weight.size
-
-
-class _Memory:
-    """The estimate B of the inverse Hessian: pairs (s, y), the oldest first, and its scale."""
-
-    def __init__(self, history: int) -> None:
-        self._history = history
-        self._pairs: list[tuple[np.ndarray, np.ndarray, float]] = []  # s, y, 1 / s'y
-        self._scale = 1.0
-
-    def add(self, moved: np.ndarray, changed: np.ndarray) -> None:
-        """Take in the changes s of the weights and y of the gradient, unless s'y is too small."""
-        curvature = _dot(changed, moved)
-        if curvature > MIN_CURVATURE:
-            self._pairs = [*self._pairs[1 - self._history :], (moved, changed, 1 / curvature)]
-            self._scale = float(np.float64(curvature) / _dot(changed, changed))
-
-    def direction(self, gradient: np.ndarray) -> np.ndarray:
-        """-B g by the two-loop recursion."""
-        result, factors = -gradient, []
-        for moved, changed, inverse in reversed(self._pairs):
-            factors.append(_dot(moved, result) * inverse)
-            result -= factors[-1] * changed
-        result *= self._scale
-        for (moved, changed, inverse), factor in zip(self._pairs, reversed(factors), strict=True):
-            result += (factor - _dot(changed, result) * inverse) * moved
-        return result
 
 
 class _Point(NamedTuple):

@@ -203,30 +203,30 @@ def column_moments(objective: LinearObjective) -> Moments:
 
     The mean is exact, F'1 / N; the mean square where the columns are kept, and estimated otherwise.
     """
-    found, labels = _feature_moments(objective), objective.training_labels
+    moments, labels = _feature_moments(objective), objective.training_labels
     if labels is None:
-        return found
+        return moments
     own = labels.dense().astype(np.float64)
     last = Moments(own.mean(axis=0), np.square(own).mean(axis=0))
-    return Moments(*(np.concatenate(pair) for pair in zip(found, last, strict=True)))
+    return Moments(*(np.concatenate(pair) for pair in zip(moments, last, strict=True)))
 
 
 def _feature_moments(objective: LinearObjective) -> Moments:
     """Of the columns that ``theta`` multiplies."""
     rows, outputs = len(objective.problem.train), objective.params["theta"].shape[-1]
     order, dtype = objective.training_order, objective.problem.source.dtype
-    evaluation = order.evaluate(objective.model.filter(objective.params), None, rows)
+    evaluation = order.evaluate(objective.model.filter(objective.params))
 
     def transposed(signal: np.ndarray) -> np.ndarray:
-        found = evaluation.gradient(signal.astype(dtype)).maps
-        return found.reshape(-1, outputs).astype(np.float64)
+        by_map = evaluation.gradient(signal.astype(dtype)).maps
+        return by_map.reshape(-1, outputs).astype(np.float64)
 
     mean = transposed(np.full((rows, outputs), 1 / rows))[:, 0]
     if isinstance(order, KeptRows):
         return Moments(mean, order.column_squares(rows) / rows)
     rng, draws = np.random.default_rng(0), -(-MIN_SIGNS // outputs)
     signs = [rng.choice([-1.0, 1.0], (rows, outputs)) for _ in range(draws)]
-    square = np.mean([(transposed(each) ** 2).mean(axis=1) for each in signs], axis=0) / rows
+    square = np.mean([(transposed(draw) ** 2).mean(axis=1) for draw in signs], axis=0) / rows
     return Moments(mean, np.maximum(square, mean**2))
 
 

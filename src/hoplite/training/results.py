@@ -219,9 +219,10 @@ class TrainingResult(Described, Scored):
             for rows in samples
         ]
         ends = {
-            name: np.nanpercentile([one[name] for one in figures], COVERED)
+            name: np.nanpercentile([sample[name] for sample in figures], COVERED)
             for name in figures[0]
-            if name != "calibration_error" and np.isfinite([one[name] for one in figures]).any()
+            if name != "calibration_error"
+            and np.isfinite([sample[name] for sample in figures]).any()
         }
         return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
@@ -427,7 +428,7 @@ class TrainingResult(Described, Scored):
 
 def _described(result: TrainingResult) -> Description:
     """Every metric and its baseline, over the runs; the classes of one run."""
-    spreads = {part: found for part in PART_TITLES if (found := result.metrics(part))}
+    spreads = {part: metrics for part in PART_TITLES if (metrics := result.metrics(part))}
     parts = [*spreads]
     last = parts[-1] if parts else "val"  # the test nodes, where there are some
     baseline = result.baseline(last)
@@ -459,7 +460,7 @@ def _described(result: TrainingResult) -> Description:
         facts["compared by loss"] = ", ".join(losses)
     if result.graph_gain is not None:
         facts["does the graph help?"] = result.graph_gain.describe()
-    diverged = sum(one.diverged for one in result.runs)
+    diverged = sum(run.diverged for run in result.runs)
     if diverged:
         facts["diverged"] = plural(diverged, "run")
     sentences = filter(None, (result.unvalidated(), result.shortfall()))
@@ -469,19 +470,23 @@ def _described(result: TrainingResult) -> Description:
 
 def _classes(result: TrainingResult, part: str) -> list[Table]:
     """Those of the chosen run, the rarest first, with what they are most often mistaken for."""
-    found = result.best_run.metrics(part)
-    if found is None or not 0 < len(found.classes) <= MAX_CLASSES:
+    evaluation = result.best_run.metrics(part)
+    if evaluation is None or not 0 < len(evaluation.classes) <= MAX_CLASSES:
         return []
     figures = "precision", "recall", "f1"
     columns = ["class", "precision", "recall", "F1", "nodes"]
-    columns += ["most often mistaken for"] if found.confusion is not None else []
-    names, rows = [*found.classes], []
-    for c in sorted(range(len(names)), key=lambda c: found.classes[names[c]]["support"]):
-        one = found.classes[names[c]]
-        row = [names[c], *[f"{one[figure]:.3f}" for figure in figures], f"{one['support']:,.0f}"]
-        if found.confusion is not None:
-            wrong = np.where(np.arange(len(names)) == c, 0, found.confusion[c])
-            many = wrong.max() > MIN_CONFUSED * one["support"]
+    columns += ["most often mistaken for"] if evaluation.confusion is not None else []
+    names, rows = [*evaluation.classes], []
+    for c in sorted(range(len(names)), key=lambda c: evaluation.classes[names[c]]["support"]):
+        values = evaluation.classes[names[c]]
+        row = [
+            names[c],
+            *[f"{values[figure]:.3f}" for figure in figures],
+            f"{values['support']:,.0f}",
+        ]
+        if evaluation.confusion is not None:
+            wrong = np.where(np.arange(len(names)) == c, 0, evaluation.confusion[c])
+            many = wrong.max() > MIN_CONFUSED * values["support"]
             row.append(f"{names[wrong.argmax()]} ({wrong.max():,})" if many else "")
         rows.append(row)
     title = f"Classes of the {result.part_titles[part]} nodes, seed {result.best_run.seed}"
@@ -595,9 +600,12 @@ def train(
             progress=defaults.next_stage(),
         )
         config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
-        with contextlib.suppress(OutOfTimeError):  # the model counts, and there is one
+        with contextlib.suppress(OutOfTimeError):  # the model counts, and there is candidate
             gain = defaults.graph_gain(runs[0], config)
-    losses = {str(one): math.inf if one.val is None else one.val for one, _ in defaults.tried}
+    losses = {
+        str(candidate): math.inf if candidate.val is None else candidate.val
+        for candidate, _ in defaults.tried
+    }
     result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses, gain)
     log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
@@ -635,8 +643,12 @@ class _Defaults:
         Beyond 10,000 training nodes of tables the features alone are judged, with and without the
         labels of neighbours, which is much cheaper.
         """
-        listed = [one for one in default_candidates(self._data, self._options) if one.default]
-        plain = [one for one in listed if not one.options.get("neighbour_labels")]
+        listed = [
+            candidate
+            for candidate in default_candidates(self._data, self._options)
+            if candidate.default
+        ]
+        plain = [candidate for candidate in listed if not candidate.options.get("neighbour_labels")]
         reads_labels = len(plain) < len(listed)
         cheap = self._tables and self._many
         if cheap:
@@ -644,12 +656,12 @@ class _Defaults:
         if len(plain) == 1 and not reads_labels:
             return model, self._options
         self._stages += len(plain) + reads_labels
-        for one in plain:
-            self._try(one)
-        best = default_choice(one for one, _ in self.tried)
+        for candidate in plain:
+            self._try(candidate)
+        best = default_choice(candidate for candidate, _ in self.tried)
         if best is not None and reads_labels:
             self._try(best.with_labels())
-            best = default_choice(one for one, _ in self.tried)
+            best = default_choice(candidate for candidate, _ in self.tried)
         if best is None:
             return model, self._options
         if cheap:
@@ -683,13 +695,17 @@ class _Defaults:
 
     def graph_gain(self, run: ScoredRun, config: TrainingConfig) -> GraphGain | None:
         """What the graph adds to the features of tables: in the best run that uses it, if any."""
-        known = [(one, found) for one, found in self.tried if one.ranks and found is not None]
+        known = [
+            (candidate, scored)
+            for candidate, scored in self.tried
+            if candidate.ranks and scored is not None
+        ]
         if not run.model.config.reads_neighbours and not self._many:
             joined = [pair for pair in known if pair[0].hops]
             run = max(joined, key=lambda pair: pair[0].rank)[1] if joined else run
         if not self._tables or not run.model.config.reads_neighbours or "val" not in run.outputs:
             return None
-        alone = [found for one, found in known if self._many and not one.hops]
+        alone = [scored for candidate, scored in known if self._many and not candidate.hops]
         options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
         features = alone[0] if alone else self._judged(self._opened, HopBlocks, options)
         return GraphGain.of(features, run)
@@ -697,11 +713,11 @@ class _Defaults:
 
 def _check_store_options(data: NodeData, **options: Any) -> None:
     """ConfigError if options for hop stores are given for a graph in memory."""
-    given = [name for name, value in options.items() if value is not None]
-    if data.stored is None and given:
+    names = [name for name, value in options.items() if value is not None]
+    if data.stored is None and names:
         raise ConfigError(
             "is only used with hop stores; build one with `hoplite propagate` and train on it.",
-            given[0],
+            names[0],
         )
 
 

@@ -110,6 +110,10 @@ class Run:
         own = (self.config, self.last, id(self.start))
         return own if self.config.optimizer == "path" else (id(self),)
 
+    def with_config(self, **settings: Any) -> Run:
+        """The same with other ``settings``."""
+        return replace(self, config=replace(self.config, **settings))
+
     @property
     def epochs(self) -> int:
         """Maximum number of epochs; for "path" of penalties, which is 1 if the run has a start."""
@@ -163,10 +167,18 @@ class RunResult:
         return at_best(self.history, curve, self.best_epoch)
 
 
+def costs(trainings: Sequence[RunResult]) -> dict[str, Any]:
+    """The seconds and the epochs of all ``trainings``."""
+    return {
+        name: sum(getattr(result, name) for result in trainings)
+        for name in ("seconds", "trained_epochs")
+    }
+
+
 def at_best(history: dict[str, np.ndarray], curve: str, best_epoch: int) -> float:
     """The value of a curve at the best epoch (counted from 1); NaN if there is none."""
-    found = history.get(curve)
-    return np.nan if found is None or not best_epoch else float(found[best_epoch - 1])
+    values = history.get(curve)
+    return np.nan if values is None or not best_epoch else float(values[best_epoch - 1])
 
 
 @dataclass(frozen=True)
@@ -200,13 +212,10 @@ def stage(progress: Report | None, index: int, count: int) -> Report | None:
 class _State:
     """One run while it is trained: its curves, its best epoch, and whether to go on."""
 
-    def __init__(
-        self, run: Run, objective: Objective, problem: Problem, val_labels: np.ndarray | None
-    ) -> None:
+    def __init__(self, run: Run, objective: Objective, problem: Problem) -> None:
         task = problem.task
         self.run, self.objective, self.problem = run, objective, problem
         self.monitor: Metric = task.monitor(run.config.monitor)
-        self.val_labels = val_labels
         self.curves: dict[str, list[float]] = {
             f"{part}_{name}": [] for part in problem.parts for name in task.curves
         }
@@ -239,8 +248,9 @@ class _State:
             self.record(part, self.objective.measure(logits, self.problem.parts[part]))
         if self.computes_monitor:
             logits, value = outputs["val"], math.nan
-            if self.val_labels is not None and np.isfinite(logits).all():
-                value = self.problem.task.figure(self.monitor.name, self.val_labels, logits)
+            if np.isfinite(logits).all():  # targets of classes are the labels
+                labels = self.problem.parts["val"].targets
+                value = self.problem.task.figure(self.monitor.name, labels, logits)
             self.curves[self.monitored].append(value)
 
     def skip_outputs(self, epoch: int) -> None:
@@ -257,10 +267,8 @@ class _State:
         self.epochs = epoch + 1
         rank, loss = float(epoch), 0.0  # without validation nodes the last epoch counts
         if self.validated:
-            rank, loss = (
-                float(self.monitor.rank(curves[self.monitored][-1])),
-                curves["val_loss"][-1],
-            )
+            rank = float(self.monitor.rank(curves[self.monitored][-1]))
+            loss = curves["val_loss"][-1]
             rank = LOWEST if math.isnan(rank) else rank  # what means nothing is equal everywhere
         self.diverged = not (
             math.isfinite(curves["train_loss"][-1] + loss)
@@ -293,7 +301,6 @@ def _all_finite(values: np.ndarray) -> bool:
 def train_run(
     model: Any,
     problem: Problem,
-    labels: np.ndarray | None,
     states: list[_State],
     stop: threading.Event,
     run: Run,
@@ -301,7 +308,7 @@ def train_run(
 ) -> RunResult:
     """Train one run to its end, or until ``stop``; its state joins ``states``."""
     check_time()
-    state = _State(run, objective_of(model, problem, run), problem, labels)
+    state = _State(run, objective_of(model, problem, run), problem)
     states.append(state)
     check_time()
     started = time.perf_counter()  # the set-up, which runs share, is not theirs
@@ -343,8 +350,8 @@ def train_run(
         if solver is not None:
             state.record("train", evaluated[-1 if config.optimizer == "path" else 0])
         else:
-            tally = sum((one.tally for one in evaluated[1:]), evaluated[0].tally)
-            state.record("train", Measured(sum(one.loss for one in evaluated), tally))
+            tally = sum((batch.tally for batch in evaluated[1:]), evaluated[0].tally)
+            state.record("train", Measured(sum(batch.loss for batch in evaluated), tally))
         last = epoch + 1 >= min(run.last or epochs, epochs)
         if last or not state.validated or (epoch + 1) % config.validate_every == 0:
             state.record_outputs(objective.outputs(None if last else epoch + 1))
@@ -372,7 +379,7 @@ def with_neighbours(model: Model, source: Any, train: NodeSet, task: Task) -> An
     if not model.config.neighbour_labels:
         return source
     known, outputs = train.counted().distinct(), model.num_classes
-    targets = task.targets(np.asarray(known.labels), outputs)
+    targets = task.targets(known.labels, outputs)
     columns = neighbour_columns(source.adjacency, known.nodes, targets, outputs, source.dtype)
     return source.with_neighbours(columns)
 
@@ -443,11 +450,10 @@ def train_runs(
         task.monitor(run.config.monitor)
     source = with_neighbours(model, source, sets["train"], task)
     problem = Problem.of(source, task, sets, model.num_classes)
-    labels = np.asarray(sets["val"].labels) if "val" in sets else None
     states: list[_State] = []
     stop, most = threading.Event(), max(run.epochs for run in runs)
     asked, runs = runs, list({run.key: run for run in reversed(runs)}.values())[::-1]
-    train = partial(train_run, model, problem, labels, states, stop)
+    train = partial(train_run, model, problem, states, stop)
 
     def report() -> None:
         if progress is not None:

@@ -30,7 +30,7 @@ from hoplite.models.trained import (
 )
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
 from hoplite.tasks.conformal import FoldModels
-from hoplite.training.runs import RunResult, at_best
+from hoplite.training.runs import RunResult, at_best, costs
 from hoplite.training.sets import NodeSet, union
 
 if TYPE_CHECKING:
@@ -144,13 +144,12 @@ class ScoredRun(Scored):
         first = self.task.uncalibrated()
         if first is None:
             return None
-        found: dict[str, Any] = {"temperature": self.task.state()["temperature"]}
-        for part, outputs in self.outputs.items():
-            tasks = {"before": first, "after": self.task}
-            found[part] = {
-                when: task.figure("calibration_error", *outputs) for when, task in tasks.items()
-            }
-        return found
+        tasks = {"before": first, "after": self.task}
+        errors = {
+            part: {when: task.figure("calibration_error", *outputs) for when, task in tasks.items()}
+            for part, outputs in self.outputs.items()
+        }
+        return {"temperature": self.task.state()["temperature"], **errors}
 
     @property
     def threshold(self) -> float | None:
@@ -190,9 +189,9 @@ class ScoredRun(Scored):
             **({} if self.threshold is None else {"threshold": self.threshold}),
             **({} if self.calibration is None else {"calibration": self.calibration}),
             "metrics": {
-                part: found.as_dict()
+                part: evaluation.as_dict()
                 for part in SCORED
-                if (found := self.metrics(part)) is not None
+                if (evaluation := self.metrics(part)) is not None
             },
         }
 
@@ -265,8 +264,7 @@ def scored_run(
         best_epoch=result.best_epoch,
         epochs=result.epochs,
         diverged=result.diverged or (again is not None and again.diverged),
-        seconds=result.seconds + (0 if again is None else again.seconds),
-        trained_epochs=result.trained_epochs + (0 if again is None else again.trained_epochs),
+        **costs([result] if again is None else [result, again]),
         history=result.history,
         task=task,
         outputs=outputs,
@@ -360,11 +358,11 @@ def _measured(
     task: Task, outputs: Mapping[str, tuple[np.ndarray, np.ndarray]], part: str
 ) -> dict[str, float]:
     """The task's metrics of a part; NaN if its outputs are not known."""
-    found: Sequence[float] = [np.nan] * len(task.metrics)
+    figures: Sequence[float] = [np.nan] * len(task.metrics)
     if part in outputs:
         labels, logits = outputs[part]
-        found = task.measured(task.tally(logits, task.targets(labels, logits.shape[1])))
-    return {f"{part}_{m.name}": float(v) for m, v in zip(task.metrics, found, strict=True)}
+        figures = task.measured(task.tally(logits, task.targets(labels, logits.shape[1])))
+    return {f"{part}_{m.name}": float(v) for m, v in zip(task.metrics, figures, strict=True)}
 
 
 def _scored_outputs(
@@ -380,22 +378,19 @@ def _scored_outputs(
     if not result.best_epoch or not scored:
         return model, {}
     if isinstance(source, Propagation):
-        logits = model.raw_logits(source, fitted.data.in_memory())
+        graph = fitted.data.in_memory()
+        logits = model.raw_logits(source, graph)
         if result.run.config.correct_smooth and np.isfinite(logits).all():
-            graph = fitted.data.in_memory()
             model = _with_after(model, graph, logits, sets, result.run.config, fitted.task)
             logits = model.finished(graph, logits)
-        found = {name: logits[part.nodes] for name, part in scored.items()}
+        rows = {name: logits[part.nodes] for name, part in scored.items()}
     else:
-        found = {
+        rows = {
             name: source.logits(fitted.model, result.weights, part.nodes)
             for name, part in scored.items()
         }
-    return model, {
-        name: (np.asarray(scored[name].labels), rows)
-        for name, rows in found.items()
-        if np.isfinite(rows).all()
-    }
+    outputs = {name: (np.asarray(part.labels), rows[name]) for name, part in scored.items()}
+    return model, {name: pair for name, pair in outputs.items() if np.isfinite(pair[1]).all()}
 
 
 def _with_after(
@@ -410,7 +405,8 @@ def _with_after(
     if model.correct_smooth is not None:
         return model
     train, val, monitor = parts["train"], parts["val"], task.monitor(config.monitor)
-    known = _labels_of(train)
+    counted = train.counted()  # each label as much as the others
+    known = CorrectSmooth.of(counted.nodes, counted.labels)
 
     def rank(outputs: np.ndarray) -> float:
         return float(monitor.rank(judge(task, monitor, val, outputs[val.nodes])[0]))
@@ -423,12 +419,6 @@ def _with_after(
     return dataclasses.replace(model, correct_smooth=chosen)
 
 
-def _labels_of(part: NodeSet) -> CorrectSmooth:
-    """What Correct and Smooth knows: the labels that count, each as much as the others."""
-    counted = part.counted()
-    return CorrectSmooth.of(counted.nodes, counted.labels)
-
-
 def _refitted(fitted: Fitted, model: TrainedModel, again: RunResult) -> TrainedModel:
     """The model with the weights of the second training, whose labels are those of validation, too.
 
@@ -438,13 +428,11 @@ def _refitted(fitted: Fitted, model: TrainedModel, again: RunResult) -> TrainedM
     both = union(*(fitted.sets[name].counted() for name in ("train", "val")))
     after = model.correct_smooth
     if after is not None and not after.idle:
-        labels = _labels_of(both)
-        after = dataclasses.replace(after, nodes=labels.nodes, labels=labels.labels)
+        known = CorrectSmooth.of(both.nodes, both.labels)
+        after = dataclasses.replace(after, nodes=known.nodes, labels=known.labels)
+    neighbours = _neighbours(fitted, both)
     return dataclasses.replace(
-        model,
-        weights=again.weights,
-        correct_smooth=after,
-        neighbours=_neighbours(fitted, both),
+        model, weights=again.weights, correct_smooth=after, neighbours=neighbours
     )
 
 

@@ -34,21 +34,18 @@ class NodeSet:
     labels: np.ndarray
     weights: np.ndarray | None = None
 
-    def weighted(self, *factors: np.ndarray | None) -> NodeSet:
-        """The set with the product of the ``factors`` as weights, divided by its mean.
-
-        They are (n,), or (n, m) where each output has a weight.
+    def weighted(self, weights: np.ndarray | None) -> NodeSet:
+        """The set with these weights, (n,), or (n, m) one for each output, divided by their mean.
 
         So twice the weight of a node is the node twice, and a penalty keeps its share.
         """
-        product = product_of(factors)
-        if product is None or not len(self):
+        if weights is None or not len(self):
             return self
-        if not product.sum() > 0:
+        if not weights.sum() > 0:
             raise GraphError(
                 "all weights of the training nodes are 0; at least one must be positive."
             )
-        return NodeSet(self.nodes, self.labels, product / product.mean())
+        return NodeSet(self.nodes, self.labels, weights / weights.mean())
 
     def at(self, rows: np.ndarray) -> NodeSet:
         """Some of the nodes, by their positions or a mask."""
@@ -92,13 +89,13 @@ def node_sets(data: NodeData, sample_weight: np.ndarray | None = None) -> dict[s
 
     Training and validation nodes of weight 0 are left out.
     """
-    found = {}
+    sets = {}
     for name in PARTS:
         nodes = getattr(data.split, name)
         weights = None if sample_weight is None else sample_weight[nodes]
         part = NodeSet(nodes, data.labels[nodes], weights)
-        found[name] = part if name == "test" else part.counted()
-    return found
+        sets[name] = part if name == "test" else part.counted()
+    return sets
 
 
 def weighted_sets(
@@ -108,14 +105,14 @@ def weighted_sets(
 
     A set for scores whose weights are all 0 has none.
     """
-    seen, found = sets["train"].labels, {}
+    seen, weighted = sets["train"].labels, {}
     for name, part in sets.items():
         of_class = task.node_weights(config.class_weight, seen, part.labels, names)
-        each = product_of((of_class, part.weights))
+        weights = product_of((of_class, part.weights))
         plain = NodeSet(part.nodes, part.labels)
-        unused = name != "train" and each is not None and not each.any()
-        found[name] = plain if unused else plain.weighted(each)
-    return found
+        unused = name != "train" and weights is not None and not weights.any()
+        weighted[name] = plain if unused else plain.weighted(weights)
+    return weighted
 
 
 def product_of(factors: Sequence[np.ndarray | None]) -> np.ndarray | None:
@@ -124,11 +121,11 @@ def product_of(factors: Sequence[np.ndarray | None]) -> np.ndarray | None:
     >>> product_of([np.array([2.0, 3.0]), None, np.array([[1.0, 5.0], [1.0, 1.0]])]).tolist()
     [[2.0, 10.0], [3.0, 3.0]]
     """
-    given = [np.asarray(factor, np.float64) for factor in factors if factor is not None]
-    if not given:
+    known = [np.asarray(factor, np.float64) for factor in factors if factor is not None]
+    if not known:
         return None
-    axes, product = max(factor.ndim for factor in given), np.ones(1)
-    for factor in given:
+    axes, product = max(factor.ndim for factor in known), np.ones(1)
+    for factor in known:
         product = product * factor.reshape(*factor.shape, *[1] * (axes - factor.ndim))
     return product
 
@@ -137,18 +134,18 @@ def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
     """A weight for each of ``count`` nodes, or None; GraphError if they are anything else."""
     if sample_weight is None:
         return None
-    found = np.asarray(sample_weight)
-    if found.shape != (count,) or found.dtype.kind not in "biuf":
+    weights = np.asarray(sample_weight)
+    if weights.shape != (count,) or weights.dtype.kind not in "biuf":
         raise GraphError(
-            f"sample_weight has shape {found.shape} and type {found.dtype} for {count:,} nodes; "
-            "pass one number per node."
+            f"sample_weight has shape {weights.shape} and type {weights.dtype} for {count:,} "
+            "nodes; pass one number per node."
         )
-    if not np.isfinite(found).all() or (found < 0).any():
+    if not np.isfinite(weights).all() or (weights < 0).any():
         raise GraphError(
             "sample_weight contains a negative number, NaN or infinity; use finite "
             "numbers, 0 or larger."
         )
-    return found.astype(np.float64)
+    return weights.astype(np.float64)
 
 
 def union(train: NodeSet, val: NodeSet) -> NodeSet:

@@ -16,10 +16,7 @@ import dataclasses
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
@@ -31,11 +28,10 @@ from hoplite.bases import find_basis
 from hoplite.config import NEED_FEATURES, TrainingConfig
 from hoplite.engine.backend import (
     RANGE_NUMBERS,
-    each_range,
     get_num_threads,
+    in_order,
     one_blas_thread,
     row_ranges,
-    thread_pool,
     use_threads,
 )
 from hoplite.engine.dropout import Dropout
@@ -120,8 +116,8 @@ class RowForm(NamedTuple):
     def put(self, rows: np.ndarray, columns: slice, hops: np.ndarray) -> None:
         """Fill some columns of what is kept of ``rows`` from theirs, (hops, rows, w)."""
         whole = rows.reshape(len(rows), len(self.hops), -1) if self.flat else rows
-        found = self.of_hops(hops)
-        whole[..., columns] = found.reshape(*whole.shape[:-1], -1)
+        kept = self.of_hops(hops)
+        whole[..., columns] = kept.reshape(*whole.shape[:-1], -1)
 
 
 def summed(results: Iterable[Sums]) -> Sums:
@@ -224,9 +220,9 @@ class Shelf:
 
     def rows(self, nodes: np.ndarray, form: RowForm) -> StoredRows:
         """The rows of ``nodes``, which are read fastest in rising order."""
-        found = StoredRows(self, nodes, form)
-        self._rows.add(found)
-        return found
+        rows = StoredRows(self, nodes, form)
+        self._rows.add(rows)
+        return rows
 
     def fits(self, size: int) -> bool:
         """Whether ``size`` more bytes fit in addition to the rows still in use."""
@@ -270,11 +266,27 @@ class RowRanges(ABC):
         for shard in shards:
             yield job.combine(itertools.islice(results, len(shard)))
 
-    @abstractmethod
     def each(
         self, work: Callable[[slice, np.ndarray], Result], numbers: Sequence[int] | None = None
     ) -> Iterator[Result]:
         """``work`` of the ranges and their rows, on the engine's threads; the results in order."""
+        numbers = range(len(self.ranges)) if numbers is None else numbers
+
+        def run(number: int) -> Result:
+            with use_threads(1):
+                return work(self.ranges[number], self.load(number))
+
+        with one_blas_thread:
+            threads = 1 if len(numbers) == 1 else self.threads(numbers)
+            yield from in_order(run, numbers, threads, threads)
+
+    @abstractmethod
+    def threads(self, numbers: Sequence[int]) -> int:
+        """How many threads work on these ranges."""
+
+    @abstractmethod
+    def load(self, number: int) -> np.ndarray:
+        """The rows of a range."""
 
     def _shape(self, rows: int) -> tuple[int, ...]:
         return self._form.shape(rows, self._columns)
@@ -287,21 +299,16 @@ class MemoryRows(RowRanges):
         super().__init__(len(nodes), form, source.features.shape[1])
         sizes = (part.stop - part.start for part in self.ranges)
         self._kept = [np.empty(self._shape(size), source.dtype) for size in sizes]
-        for columns, block in source.feature_blocks():
+        for columns, block in source.features.column_blocks():
             hops = source.gather(block, nodes)[list(form.hops)]
             for part, rows in zip(self.ranges, self._kept, strict=True):
                 form.put(rows, columns, hops[:, part])
 
-    def each(
-        self, work: Callable[[slice, np.ndarray], Result], numbers: Sequence[int] | None = None
-    ) -> Iterator[Result]:
-        numbers = range(len(self.ranges)) if numbers is None else numbers
+    def threads(self, numbers: Sequence[int]) -> int:
+        return get_num_threads()
 
-        def run(part: slice) -> Result:
-            with use_threads(1):
-                return work(self.ranges[numbers[part.start]], self._kept[numbers[part.start]])
-
-        return each_range(run, len(numbers), RANGE_NUMBERS)
+    def load(self, number: int) -> np.ndarray:
+        return self._kept[number]
 
 
 class StoredRows(RowRanges):
@@ -313,34 +320,12 @@ class StoredRows(RowRanges):
         self._kept: dict[int, np.ndarray] = {}
         self.kept_bytes = 0
 
-    def each(
-        self, work: Callable[[slice, np.ndarray], Result], numbers: Sequence[int] | None = None
-    ) -> Iterator[Result]:
-        numbers = range(len(self.ranges)) if numbers is None else numbers
+    def threads(self, numbers: Sequence[int]) -> int:
         threads = min(get_num_threads() + 1, self._shelf.at_once - 1)  # one of them reads
-
-        def run(number: int) -> Result:
-            with use_threads(1):
-                with self._shelf.reading:
-                    rows = self._load(number)
-                return work(self.ranges[number], rows)
-
-        with one_blas_thread:
-            if len(numbers) == 1 or (threads == 2 and self._kept.keys() >= set(numbers)):
-                yield from map(run, numbers)
-                return
-            release_memory()  # what other threads freed, which these cannot use
-            pool, waiting = thread_pool(threads), deque[Future[Result]]()
-            try:
-                for number in numbers:
-                    if len(waiting) == threads:
-                        yield waiting.popleft().result()
-                    waiting.append(pool.submit(copy_context().run, run, number))
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+        if threads == 2 and self._kept.keys() >= set(numbers):
+            return 1
+        release_memory()  # what other threads freed, which these cannot use
+        return threads
 
     def pick(self, rows: np.ndarray) -> np.ndarray:
         """Some rows, by their positions in rising order."""
@@ -351,21 +336,22 @@ class StoredRows(RowRanges):
                 continue
             if number in self._kept or self._fits(number):
                 inside = rows[low:high] - self.ranges[number].start
-                out[..., low:high, :] = self._load(number).take(inside, axis=-2)
+                out[..., low:high, :] = self.load(number).take(inside, axis=-2)
             else:
                 out[..., low:high, :] = self._read(self._nodes[rows[low:high]])
         return out
 
-    def _load(self, number: int) -> np.ndarray:
+    def load(self, number: int) -> np.ndarray:
         """The rows of a range, which stay in memory if there is room."""
-        found = self._kept.get(number)
-        if found is None:
-            keep = self._fits(number)
-            found = self._read(self._nodes[self.ranges[number]])
-            if keep:
-                self._kept[number] = found
-                self.kept_bytes += found.nbytes
-        return found
+        with self._shelf.reading:
+            rows = self._kept.get(number)
+            if rows is None:
+                keep = self._fits(number)
+                rows = self._read(self._nodes[self.ranges[number]])
+                if keep:
+                    self._kept[number] = rows
+                    self.kept_bytes += rows.nbytes
+            return rows
 
     def _fits(self, number: int) -> bool:
         part = self.ranges[number]
@@ -402,23 +388,21 @@ class RangeOrder(Order):
         nodes = np.arange(source.num_nodes) if nodes is None else nodes
         return cls(MemoryRows(source, np.sort(nodes), RowForm.of(model)), nodes)
 
-    def evaluate(
-        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, filter: Filter, dropout: Dropout | None = None) -> Evaluation:
         if dropout is not None:
             raise ConfigError(
                 "cannot be applied to precomputed hop features; set dropout to 0.", "dropout"
             )
         values = self._run(Job(filter, _signal, combine=joined))[0][self._places]
 
-        def gradient(given: np.ndarray) -> FilterGradient:
-            if len(given) < len(self._rows):
-                rest = np.zeros((len(self._rows) - len(given), given.shape[1]), given.dtype)
-                given = np.concatenate([given, rest])
-            job = Job(filter, _gradient, (given[self._sorting],))
+        def gradient(outer: np.ndarray) -> FilterGradient:
+            if len(outer) < len(self._rows):
+                rest = np.zeros((len(self._rows) - len(outer), outer.shape[1]), outer.dtype)
+                outer = np.concatenate([outer, rest])
+            job = Job(filter, _gradient, (outer[self._sorting],))
             return _filter_gradient(filter, self._run(job))
 
-        return Evaluation(values[:count], gradient)
+        return Evaluation(values, gradient)
 
     def loss_and_gradient(
         self, filter: Filter, bias: np.ndarray | None, task: Task, part: Part
@@ -463,8 +447,8 @@ class StoredOrder(RangeOrder):
             near = (segments[:, None] * size + np.arange(size)).ravel()
             near = np.sort(self._places[near[near < len(self._rows)]])
             self._window = segments, near, self._rows.pick(near)
-        _, near, found = self._window
-        return as_order(found.take(np.searchsorted(near, self._places[rows]), axis=-2))
+        _, near, kept = self._window
+        return as_order(kept.take(np.searchsorted(near, self._places[rows]), axis=-2))
 
 
 class HopRows:
@@ -475,10 +459,10 @@ class HopRows:
     store : HopStore
         Complete, and with as many hops as the model has, or more.
     model : LinearModel or RowNetwork
+    training : TrainingConfig
+        Its optimizer and mini-batches decide what there must be room for.
     memory : str or int, default "4GB"
         Peak of the whole process, the imported libraries included. Rows that fit stay in memory.
-    training : TrainingConfig, optional
-        Its optimizer and mini-batches decide what there must be room for.
     """
 
     dtype = np.dtype(np.float32)
@@ -487,17 +471,18 @@ class HopRows:
         self,
         store: StoredHops,
         model: Any,
+        training: TrainingConfig,
         *,
         memory: str | int = "4GB",
-        training: TrainingConfig | None = None,
     ) -> None:
-        training = training or TrainingConfig(dropout=0)
         check_stored(store, model.config)
         check_training(training)
         self.num_nodes, self.hops = store.num_nodes, model.config.hops
         self.basis = find_basis(store.basis)
         self._store, self._batch = store, training.batch
-        self._shelf = self._make_shelf(model, training, parse_bytes(memory))
+        hops = len(model.hops_read)
+        needed = run_bytes(store, model, training, max_rows(store, model))
+        self._shelf = Shelf(store, free_room(store, hops, parse_bytes(memory), needed), hops)
         self._chunked: dict[tuple[bytes, tuple[int, ...]], StoredRows] = {}
 
     def close(self) -> None:
@@ -536,22 +521,17 @@ class HopRows:
 
     def _signal(self, model: Any, weights: Weights, nodes: np.ndarray) -> np.ndarray:
         """The outputs before standardisation and bias."""
-        found = np.empty((len(nodes), model.num_classes), self.dtype)
+        signal = np.empty((len(nodes), model.num_classes), self.dtype)
 
         def work(part: slice, hops: np.ndarray) -> None:
-            found[part] = model.signal_from_hops(weights, hops)
+            signal[part] = model.signal_from_hops(weights, hops)
 
         for _ in self._shelf.rows(nodes, RowForm(tuple(model.hops_read))).each(work):
             pass
-        return found
+        return signal
 
     def _indices(self, nodes: np.ndarray | None) -> np.ndarray:
         return np.arange(self.num_nodes) if nodes is None else np.asarray(nodes, np.int64)
-
-    def _make_shelf(self, model: Any, training: TrainingConfig, memory: int) -> Shelf:
-        most, hops = max_rows(self._store, model), len(model.hops_read)
-        needed = run_bytes(self._store, model, training, most)
-        return Shelf(self._store, free_room(self._store, hops, memory, needed), hops)
 
 
 def check_training(config: TrainingConfig) -> None:
