@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 import warnings
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -20,6 +21,10 @@ class HopliteError(Exception):
     ...     print(type(error).__name__)
     DatasetError
     """
+
+    def command_line_message(self) -> str:
+        """The message, with options as the command line spells them."""
+        return str(self)
 
 
 class GraphError(HopliteError, ValueError):
@@ -72,8 +77,20 @@ class GridError(ConfigError):
 class DatasetError(HopliteError):
     """A dataset cannot be found or read.
 
+    Parameters
+    ----------
+    message : str
+        One or more sentences; with ``parameter``, the last one ends with the option.
+    parameter, value : str, optional
+        An option that helps, by its name in Python, and the value to pass.
+
     Examples
     --------
+    >>> error = DatasetError("there is no column 'id'; pass", "id", "account")
+    >>> print(error)
+    there is no column 'id'; pass id='account'.
+    >>> error.command_line_message()
+    "there is no column 'id'; pass --id account."
     >>> import hoplite
     >>> try:
     ...     hoplite.load("no-such-dataset")
@@ -81,6 +98,16 @@ class DatasetError(HopliteError):
     ...     print(type(error).__name__)
     DatasetError
     """
+
+    def __init__(self, message: str, parameter: str | None = None, value: str = "") -> None:
+        super().__init__(message if parameter is None else f"{message} {parameter}={value!r}.")
+        self.message, self.parameter, self.value = message, parameter, value
+
+    def command_line_message(self) -> str:
+        """The message with the option as the command line spells it."""
+        if self.parameter is None:
+            return str(self)
+        return f"{self.message} --{self.parameter} {shlex.quote(self.value)}."
 
 
 class ModelFileError(HopliteError):

@@ -253,7 +253,9 @@ def _refuse_other_id(work: Workspace, nodes: Table, edges: Table, options: Table
         if rows and matches == rows:
             raise DatasetError(
                 f"{nodes.label} has no column {options.id!r}, but {name!r} contains the "
-                f"{options.source!r} of the edges. Pass --id {name}."
+                f"{options.source!r} of the edges. Pass",
+                "id",
+                name,
             )
 
 
@@ -262,7 +264,7 @@ def _refuse_misspelled(table: Table, label: str) -> None:
     others = [name for name in table.names if name.strip().lower() != label]
     for name in difflib.get_close_matches(label, others, n=1, cutoff=SIMILAR):
         raise DatasetError(
-            f"{table.label} has no column {label!r}. Did you mean {name!r}? Pass --label {name}."
+            f"{table.label} has no column {label!r}. Did you mean {name!r}? Pass", "label", name
         )
 
 
@@ -273,9 +275,11 @@ def _check_columns(
     for name in table.names:
         meant = name.strip().lower()
         if meant != name and meant in (*required, *optional) and meant not in table.names:
-            option = f" or pass --{options[meant]} {name.strip()}" if meant in options else ""
             raise DatasetError(
-                f"column {name!r} of {table.label} looks like {meant!r}; rename it{option}."
+                f"column {name!r} of {table.label} looks like {meant!r}; rename it"
+                + (", or pass" if meant in options else "."),
+                options.get(meant),
+                name.strip(),
             )
     require_columns(table, required, options)
 
@@ -286,11 +290,12 @@ def require_columns(
     """DatasetError unless the table has the columns ``names``; ``options`` name some of them."""
     for name in names:
         if name not in table.names:
-            other = f" or choose another column (--{options[name]})" if name in options else ""
             raise DatasetError(
                 f"{table.label} has no column {name!r} (it has "
-                f"{some_of(map(repr, table.names), 10)}); add it{other}."
-                f"{nearest_hint(name, table.names)}"
+                f"{some_of(map(repr, table.names), 10)}).{nearest_hint(name, table.names)} Add it"
+                + (", or pass" if name in options else "."),
+                options.get(name),
+                "COLUMN",
             )
 
 
