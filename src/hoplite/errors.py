@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import shlex
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
+
+_FLAGS = {"split": "split_index", "seed": "split_seed"}  # options with another name in commands
+_in_command = False
+
+
+@contextlib.contextmanager
+def command_line_names() -> Iterator[None]:
+    """Within it, messages name options as the command line does, see :func:`option_name`."""
+    global _in_command
+    before, _in_command = _in_command, True
+    try:
+        yield
+    finally:
+        _in_command = before
+
+
+def option_name(name: str, value: object = None) -> str:
+    """An option as the interface in use spells it, with a value if there is one.
+
+    >>> option_name("label"), option_name("gaps", "fill"), option_name("overwrite", True)
+    ('label=', "gaps='fill'", 'overwrite=True')
+    >>> with command_line_names():
+    ...     option_name("label"), option_name("gaps", "fill"), option_name("overwrite", True)
+    ('--label', '--gaps fill', '--overwrite')
+    """
+    if not _in_command:
+        return f"{name}={'' if value is None else repr(value)}"
+    alone = value is None or value is True
+    return _flag(name) if alone else f"{_flag(name)} {shlex.quote(str(value))}"
+
+
+def _flag(name: str) -> str:
+    return f"--{_FLAGS.get(name, name).replace('_', '-')}"
 
 
 class HopliteError(Exception):
@@ -61,8 +96,7 @@ class ConfigError(HopliteError, ValueError):
         """The message with the option as the command line spells it."""
         if self.parameter is None or not self.parameter.isidentifier():
             return str(self)
-        name = {"split": "split_index"}.get(self.parameter, self.parameter)
-        return f"--{name.replace('_', '-')} {self.message}"
+        return f"{_flag(self.parameter)} {self.message}"
 
 
 class GridError(ConfigError):

@@ -23,7 +23,13 @@ from hoplite.cli.propagate import propagate
 from hoplite.cli.search import search
 from hoplite.cli.serve import serve
 from hoplite.cli.train import train
-from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage
+from hoplite.errors import (
+    ConfigError,
+    GridError,
+    HopliteError,
+    command_line_names,
+    is_shortage,
+)
 
 COMMANDS = {
     "Start here": (train, predict, explain),
@@ -88,8 +94,9 @@ def main() -> None:
             signal.signal(number, interrupt)
     code: Any = 0
     try:
-        register_named_model(sys.argv[1:])
-        code = app(standalone_mode=False)
+        with command_line_names():
+            register_named_model(sys.argv[1:])
+            code = app(standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         if not received:
             code = _report(error)

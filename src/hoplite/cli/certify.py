@@ -24,7 +24,7 @@ def certify(
     dataset: options.Dataset,
     confidence: float = Option(0.95, help="Confidence of each certificate."),
     halves_seed: int = Option(
-        0, "--seed", help="Seed that halves the labels; choose it before you see a result."
+        0, "--seed", min=0, help="Seed that halves the labels; choose it before you see a result."
     ),
     own_class: options.OwnClass = None,
     json: options.Json = False,

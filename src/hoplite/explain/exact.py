@@ -28,7 +28,7 @@ from hoplite.engine.evaluation import Moments, Standardized, WeightsFirst
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix
-from hoplite.errors import ConfigError, GraphError, StoreError, nearest_hint, some_of
+from hoplite.errors import ConfigError, GraphError, StoreError, nearest_hint, option_name, some_of
 from hoplite.explain.summary import Output
 from hoplite.graph import Graph, NodeData, StoredHops
 from hoplite.labels import kind_of
@@ -218,8 +218,8 @@ class StoredRows(Rows):
             least = used_memory() + RESERVE + needed
             raise error(
                 f"{what} needs {format_bytes(needed)} more memory, {format_bytes(least)} in "
-                f"total, but the limit is {format_bytes(self._memory)}; increase --memory "
-                "(memory= in Python)."
+                f"total, but the limit is {format_bytes(self._memory)}; increase "
+                f"{option_name('memory')}."
             )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hoplite.config import NAMES, REDDIT, check_number
-from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
+from hoplite.errors import ConfigError, DatasetError, nearest_hint, option_name, some_of
 from hoplite.formatting import listing, short
 from hoplite.graph import Graph
 from hoplite.io.convert import KNOWN, converted, read_graphml
@@ -220,7 +220,7 @@ def _load_path(
             if tables := other_tables(path):
                 raise DatasetError(
                     f"{path} has no nodes.csv and edges.csv (it has {some_of(tables)}); choose the "
-                    f"tables with --nodes FILE --edges FILE (nodes= and edges= in Python)."
+                    f"tables with {option_name('nodes')} and {option_name('edges')}."
                 )
             needed = listing([form.what for form in FORMATS if form.is_folder], "or")
             raise DatasetError(f"{path} is not a dataset: it needs {needed}.")

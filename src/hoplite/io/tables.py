@@ -29,6 +29,7 @@ from hoplite.errors import (
     DatasetError,
     first_line,
     nearest_hint,
+    option_name,
     require_extra,
     some_of,
     warn,
@@ -253,7 +254,7 @@ def _refuse_other_id(work: Workspace, nodes: Table, edges: Table, options: Table
         if rows and matches == rows:
             raise DatasetError(
                 f"{nodes.label} has no column {options.id!r}, but {name!r} contains the "
-                f"{options.source!r} of the edges. Pass --id {name}."
+                f"{options.source!r} of the edges. Pass {option_name('id', name)}."
             )
 
 
@@ -262,7 +263,8 @@ def _refuse_misspelled(table: Table, label: str) -> None:
     others = [name for name in table.names if name.strip().lower() != label]
     for name in difflib.get_close_matches(label, others, n=1, cutoff=SIMILAR):
         raise DatasetError(
-            f"{table.label} has no column {label!r}. Did you mean {name!r}? Pass --label {name}."
+            f"{table.label} has no column {label!r}. Did you mean {name!r}? Pass "
+            f"{option_name('label', name)}."
         )
 
 
@@ -273,7 +275,9 @@ def _check_columns(
     for name in table.names:
         meant = name.strip().lower()
         if meant != name and meant in (*required, *optional) and meant not in table.names:
-            option = f" or pass --{options[meant]} {name.strip()}" if meant in options else ""
+            option = (
+                f" or pass {option_name(options[meant], name.strip())}" if meant in options else ""
+            )
             raise DatasetError(
                 f"column {name!r} of {table.label} looks like {meant!r}; rename it{option}."
             )
@@ -315,7 +319,7 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
         for name in getattr(options, option):
             if name not in allowed:
                 raise DatasetError(
-                    f"--{option} ({option}= in Python) contains {name!r}, which is not a feature "
+                    f"{option_name(option)} contains {name!r}, which is not a feature "
                     f"column of {nodes.label}; choose from {some_of(names, 20)}."
                     f"{nearest_hint(name, names)}"
                 )
@@ -558,15 +562,15 @@ class NodeTable:
                 warn(
                     f"column {self._options.label!r} of {self._table.label} has values such as "
                     f"{next(name for name in names if mark in name)!r}, which are read as one "
-                    "class each; if a node can have several labels, use --task multilabel "
-                    f"(task='multilabel' in Python){replaced}."
+                    "class each; if a node can have several labels, use "
+                    f"{option_name('task', 'multilabel')}{replaced}."
                 )
         if self._task == AUTO and is_measurement(names, labelled):
             raise DatasetError(
                 f"column {self._options.label!r} of {self._table.label} has {len(names):,} "
-                f"different numbers for {labelled:,} labelled nodes; choose regression if they "
-                "are measurements, or classification if they are classes (--task, task= in "
-                "Python)."
+                f"different numbers for {labelled:,} labelled nodes; pass "
+                f"{option_name('task', 'regression')} if they are measurements, or "
+                f"{option_name('task', 'classification')} if they are classes."
             )
 
     def split(self, labels: np.ndarray, seed: int | None) -> Split:
@@ -762,12 +766,12 @@ class EdgeTable:
             f"{known!r}"
         )
         refused = options.unknown_nodes == ERROR or (self.as_trained and 2 * bad > rows)
-        advice = "correct the ids, add these nodes, or use --unknown-nodes drop or create "
-        advice += "(unknown_nodes= in Python)"
+        drop, create = (option_name("unknown_nodes", way) for way in ("drop", "create"))
+        advice = f"correct the ids, add these nodes, or use {drop} or {create}"
         if self.as_trained:
             advice = "if other tables have these nodes, use `hoplite predict MODEL OLD --add NEW` "
-            advice += "(hoplite.io.extend(old, new) in Python)"
-            advice += ", otherwise --unknown-nodes drop (unknown_nodes='drop')" * refused
+            advice += "or hoplite.io.extend(old, new)"
+            advice += f", otherwise {drop}" * refused
         if refused:
             raise DatasetError(f"{problem}; {advice}.")
         warn(f"{problem}; they are dropped" + (f"; {advice}." if self.as_trained else "."))
@@ -944,7 +948,7 @@ def _row_values(work: Workspace, table: Table) -> int:
 def _too_little(source: Any, memory: int, need: int) -> ConfigError:
     return ConfigError(
         f"leaves {memory / 1e6:.0f} MB for the import of {source} but it needs "
-        f"{need / 1e6:.0f} MB; raise --memory (memory= in Python) by "
+        f"{need / 1e6:.0f} MB; increase {option_name('memory')} by "
         f"{math.ceil((need - memory) / 1e6)} MB.",
         "memory",
     )

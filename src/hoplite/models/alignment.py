@@ -145,7 +145,8 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
     if len(set(known)) > 1:
         raise ModelFileError(
             f"the features of {data.name} were made by {known[1] or 'Hoplite'} but those of the "
-            f"training data by {known[0] or 'Hoplite'}; load its tables in Python with prepare=."
+            f"training data by {known[0] or 'Hoplite'}; load its tables with "
+            "hoplite.load(..., prepare=...)."
         )
     ours, theirs = changes(preparation), changes(data.preparation)
     if ours == theirs or not data.feature_names:
@@ -300,7 +301,7 @@ class NodeIndex:
             raise ModelFileError(
                 f"the model stores labels of the {self.count:,} nodes of its training graph, but "
                 f"{data.name} has {count:,} nodes; predict on the training graph, to which you "
-                "can add nodes with ids (--add), or train a model on this graph."
+                "can add nodes with ids, or train a model on this graph."
             )
         if self.ids and _digest(data.node_ids, self.count) != self.ids:
             raise ModelFileError(

@@ -33,7 +33,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
 from hoplite import files
-from hoplite.errors import ModelFileError
+from hoplite.errors import ModelFileError, option_name
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.base import Weights
 from hoplite.models.labelprop import CorrectSmooth
@@ -121,7 +121,7 @@ def check_target(folder: str | Path, *, overwrite: bool) -> Path:
         )
     if CONFIG_FILE in names and not overwrite:
         raise ModelFileError(
-            f"{target} already exists; replace it with --overwrite (overwrite=True in Python)."
+            f"{target} already exists; replace it with {option_name('overwrite', True)}."
         )
     parent = folder
     while not os.path.lexists(parent):

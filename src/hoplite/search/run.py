@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import PROTOCOLS, TrainingConfig, check_number
-from hoplite.errors import ConfigError, GraphError, GridError, check_choice
+from hoplite.errors import ConfigError, GraphError, GridError, check_choice, option_name
 from hoplite.formatting import printable
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
@@ -254,8 +254,9 @@ def _checked(
     check_comparable(full)
     if protocol == "test" and full[0].get("refit"):
         raise ConfigError(
-            "refit=True cannot be combined with protocol='test', which compares models trained "
-            "on the training labels only; leave out one of them."
+            f"{option_name('refit', True)} cannot be combined with "
+            f"{option_name('protocol', 'test')}, which compares models "
+            "trained on the training labels only; leave out one of them."
         )
     if any(one.get("correct_smooth") for one in full):
         check_after(TrainingConfig(correct_smooth=True), task)

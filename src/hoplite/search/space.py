@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from hoplite.config import GRIDS, check_number
-from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
+from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint, option_name
 from hoplite.files import read_regular
 from hoplite.models import MODELS, all_settings, find_model, idle_settings, split_options
 
@@ -206,9 +206,13 @@ class Space:
 def list_products(branches: Sequence[Mapping[str, Any]], where: str) -> Configurations:
     """Every configuration of the branches, the last option varying fastest."""
     for name in itertools.chain(*map(_distributions, branches)):
-        raise GridError(f"{where}: {name} is a distribution; draw from it with --samples.")
+        raise GridError(
+            f"{where}: {name} is a distribution; draw from it with {option_name('samples')}."
+        )
     if (size := _size(branches)) > MAX_CONFIGURATIONS:
-        raise GridError(f"{where} has {size:,.0f} configurations; draw from them with --samples.")
+        raise GridError(
+            f"{where} has {size:,.0f} configurations; draw from them with {option_name('samples')}."
+        )
     return [
         dict(zip(branch, values, strict=True))
         for branch in branches

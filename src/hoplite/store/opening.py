@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import NAMES
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, option_name
 from hoplite.graph import Graph, GraphData, NodeData
 from hoplite.io import load
 from hoplite.io.disk_graph import DiskGraph, is_disk_graph
@@ -129,13 +129,13 @@ def opened_graph(
         if options.get("structural") is not None:
             raise ConfigError(
                 f"is {options['structural']}, but {source} is too large to compute "
-                "such features in memory; increase --memory (memory= in Python).",
+                f"such features in memory; increase {option_name('memory')}.",
                 "structural",
             )
         if log_degrees_of(options.get("prepare")):
             raise ConfigError(
                 f"the model has the feature 'log degree', but {source} is too large to compute it "
-                "in memory; increase --memory (memory= in Python)."
+                f"in memory; increase {option_name('memory')}."
             )
         import_tables(
             source,
