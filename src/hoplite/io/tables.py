@@ -30,6 +30,7 @@ from hoplite.errors import (
     first_line,
     nearest_hint,
     option_name,
+    plural,
     require_extra,
     some_of,
     warn,
@@ -383,8 +384,8 @@ class NodeTable:
             label = filled_sql(label_sql(table, options.label), table)
             if self._task == NUMBERS.task:
                 label = _number(table, options.label)
-            if "split" in table.names:
-                part = f"lower({text_sql(table.columns['split'])})"
+        if "split" in table.names:
+            part = f"lower({text_sql(table.columns['split'])})"
         columns = "".join(f", {column.sql} AS x{i}" for i, column in enumerate(cells.values()))
         work.rows(
             f"CREATE TABLE cells AS SELECT {id_sql(table, options.id)} AS id, {label} AS label, "
@@ -461,8 +462,8 @@ class NodeTable:
         if self.count > before:
             warn(
                 f"{edges.label} refers to nodes without a row in {self._table.label}; "
-                f"{self.count - before:,} nodes are created without a label and with all values "
-                "missing."
+                f"{plural(self.count - before, 'node')} without a label and without values will be "
+                "added."
             )
 
     def pieces(self, column: str) -> Iterator[Any]:
@@ -575,9 +576,9 @@ class NodeTable:
 
     def split(self, labels: np.ndarray, seed: int | None) -> Split:
         """The split of the table; without one a stratified one of ``seed``, or all labels train."""
+        own = self.own_split(labels)
         if not self._labelled:
             return Split(note="none: there is no label column")
-        own = self.own_split(labels)
         if own is not None:
             return own
         if seed is not None:
@@ -585,20 +586,11 @@ class NodeTable:
         return Split(np.flatnonzero(known_labels(labels)), note="all labelled nodes")
 
     def own_split(self, labels: np.ndarray) -> Split | None:
-        """The split that the table has, None if it names no part."""
+        """The split that the table has, None if it names no part or has no labels."""
         label = self._table.label
-        words, codes = self._coded("part")
-        if not words:
+        words, codes = self._split_words()
+        if not (words and self._labelled):
             return None
-        for word in words:
-            if word not in SPLIT_WORDS:
-                (node,) = self._work.one(
-                    "SELECT id FROM cells WHERE part = ? ORDER BY rowid LIMIT 1", [word]
-                )
-                raise DatasetError(
-                    f"column 'split' of {label} has {word!r} for node {node!r}; it must be train, "
-                    f"val, test or empty.{nearest_hint(word, SPLIT_WORDS)}"
-                )
         part = np.array([*(SPLIT_WORDS[word] for word in words), -1])[codes]
         unlabelled = ~known_labels(labels)
         unknown = np.flatnonzero((part >= 0) & (part < 2) & unlabelled)
@@ -606,9 +598,9 @@ class NodeTable:
             rows = ", ".join(map(str, unknown[:3].tolist()))
             shown = self._work.rows(f"SELECT id FROM cells WHERE rowid IN ({rows}) ORDER BY rowid")
             raise DatasetError(
-                f"{label} has {unknown.size:,} nodes for train or val without a label (first: "
-                f"{', '.join(repr(name) for (name,) in shown)}); leave their split empty, or "
-                "label them."
+                f"{label} has {plural(unknown.size, 'node')} for train or val without a label "
+                f"(first: {', '.join(repr(name) for (name,) in shown)}); leave the split empty, or "
+                "add a label."
             )
         hidden = (part == 2) & unlabelled
         if hidden.any():
@@ -618,6 +610,20 @@ class NodeTable:
             )
             part[hidden] = -1
         return Split(*(np.flatnonzero(part == i) for i in range(3)), note="from the split column")
+
+    def _split_words(self) -> tuple[list[str], np.ndarray]:
+        """The checked words of the split column, and for every row the place of its own or -1."""
+        words, codes = self._coded("part")
+        for word in words:
+            if word not in SPLIT_WORDS:
+                (node,) = self._work.one(
+                    "SELECT id FROM cells WHERE part = ? ORDER BY rowid LIMIT 1", [word]
+                )
+                raise DatasetError(
+                    f"column 'split' of {self._table.label} has {word!r} for node {node!r}; it "
+                    f"must be train, val, test or empty.{nearest_hint(word, SPLIT_WORDS)}"
+                )
+        return words, codes
 
 
 def _number(table: Table, name: str) -> str:
@@ -761,7 +767,8 @@ class EdgeTable:
         names = some_of([repr(name) for name, _ in unknown], 3)
         (known,) = work.one("SELECT first(id) FROM ids")
         problem = (
-            f"{bad:,} of {rows:,} edges in {edges.label} refer to an unknown node, whose id is not "
+            f"{bad:,} of {plural(rows, 'edge')} in {edges.label} "
+            f"{'refers' if bad == 1 else 'refer'} to an unknown node, whose id is not "
             f"in {self.nodes} ({names}; first in data row {unknown[0][1]:,}), where ids look like "
             f"{known!r}"
         )
