@@ -82,7 +82,10 @@ def test_contradicting_options(options, message):
 
 
 def test_a_class_without_training_node_is_a_warning():
-    with pytest.warns(HopliteWarning, match=r"1 of 2 classes have no training node \(dog\)"):
+    with pytest.warns(
+        HopliteWarning,
+        match=r"1 of 2 classes cannot be predicted, because there is no training node for dog",
+    ):
         Graph(PATH, EYE, [0, 1, 0], split=Split(train=[0]), class_names=["cat", "dog"])
 
 

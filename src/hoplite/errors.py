@@ -210,10 +210,11 @@ def first_line(error: BaseException) -> str:
 
 def plural(count: int, noun: str) -> str:
     """
-    >>> plural(1, "run"), plural(945, "run")
-    ('1 run', '945 runs')
+    >>> plural(1, "run"), plural(945, "run"), plural(2, "class")
+    ('1 run', '945 runs', '2 classes')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    ending = "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 def some_of(names: Iterable[str], most: int = 5) -> str:

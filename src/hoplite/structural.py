@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from hoplite.config import check_flag, check_number
 from hoplite.csr import mean_weight
-from hoplite.errors import option_name, warn
+from hoplite.errors import option_name, plural, warn
 from hoplite.graph import IN, OUT, Graph
 from hoplite.operators import find_operator
 from hoplite.preparation import Preparation
@@ -51,7 +51,8 @@ def with_structural(graph: Graph, count: int | None = None, *, link: bool = Fals
         count = DEFAULT_VECTORS
         warn(
             f"{graph.name} has no features, so structural features are used: degree, log degree "
-            f"and {count} singular vectors; set their number with {option_name('structural')}.",
+            f"and {plural(count, 'singular vector')}; set their number with "
+            f"{option_name('structural')}.",
             stacklevel=3,
         )
     check_number("structural", count, 0, MAX_VECTORS, whole=True)

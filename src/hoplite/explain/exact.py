@@ -28,7 +28,15 @@ from hoplite.engine.evaluation import Moments, Standardized, WeightsFirst
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix
-from hoplite.errors import ConfigError, GraphError, StoreError, nearest_hint, option_name, some_of
+from hoplite.errors import (
+    ConfigError,
+    GraphError,
+    StoreError,
+    nearest_hint,
+    option_name,
+    plural,
+    some_of,
+)
 from hoplite.explain.summary import Output
 from hoplite.graph import Graph, NodeData, StoredHops
 from hoplite.labels import kind_of
@@ -191,7 +199,9 @@ class StoredRows(Rows):
     def graph_features(self, nodes: np.ndarray) -> Any:
         width = self.data.num_features if self._columns is None else len(self._columns)
         needed = 32 * len(nodes) * (width + 8)
-        self._require(needed, f"removing any of the {len(nodes):,} nodes within reach", NoRemovals)
+        self._require(
+            needed, f"removing any of the {plural(len(nodes), 'node')} within reach", NoRemovals
+        )
         return np.concatenate([rows.astype(np.float32) for _, rows in self.features(nodes)])
 
     def _aligned(self, rows: np.ndarray) -> np.ndarray:
@@ -416,8 +426,8 @@ def node_index(data: NodeData, node: Any) -> int:
     text = str(node)
     if isinstance(node, bool) or not text.isdecimal() or int(text) >= data.num_nodes:
         raise GraphError(
-            f"node {node!r} is not in the graph, which has {data.num_nodes:,} nodes without ids; "
-            f"pass an index from 0 to {data.num_nodes - 1:,}."
+            f"node {node!r} is not in the graph, which has {plural(data.num_nodes, 'node')} "
+            f"without ids; pass an index from 0 to {data.num_nodes - 1:,}."
         )
     return int(node)
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.errors import plural
 from hoplite.explain.exact import compared_classes, contrast
 from hoplite.formatting import MAX_ROWS, Described, Description, Table, signed
 from hoplite.graph import Graph
@@ -129,7 +130,7 @@ class GraphExplanation(Described):
         """Tables of hops, nodes and columns, each of which adds up to the logit."""
         lead = "" if self.against is None else f", its lead over {self.against}"
         facts = {
-            "graph": f"{self.graph_id}, {self.graph.num_nodes:,} nodes",
+            "graph": f"{self.graph_id}, {plural(self.graph.num_nodes, 'node')}",
             "predicted": self.predicted,
             f"logit of {self.class_}{lead}": signed(self.logit, 4),
         }

@@ -85,9 +85,13 @@ class GraphSet(Described):
                 f"offsets must increase from 0 to {n:,}, the number of nodes, one entry per graph."
             )
         if self.features.shape[0] != n:
-            raise GraphError(f"features has {self.features.shape[0]:,} rows for {n:,} nodes.")
+            raise GraphError(
+                f"features has {plural(self.features.shape[0], 'row')} for {plural(n, 'node')}."
+            )
         if self.node_ids is not None and len(self.node_ids) != n:
-            raise GraphError(f"node_ids has {len(self.node_ids):,} entries for {n:,} nodes.")
+            raise GraphError(
+                f"node_ids has {len(self.node_ids):,} entries for {plural(n, 'node')}."
+            )
         split = Split() if self.split is None else self.split
         table = Graph(  # checks labels, split and names as those of nodes are checked
             sp.csr_array((len(steps), len(steps)), dtype=np.float32),

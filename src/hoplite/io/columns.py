@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from msgspec.structs import replace
 
-from hoplite.errors import DatasetError, nearest_hint, option_name, some_of, warn
+from hoplite.errors import DatasetError, nearest_hint, option_name, plural, some_of, warn
 from hoplite.io.sources import Table, Workspace
 from hoplite.preparation import (
     CONSTANT,
@@ -567,8 +567,8 @@ class Features:
         )
         if other:
             raise DatasetError(
-                f"column {name!r} of {self._table.label} has {other[0][0]:,} numbers for node "
-                f"{other[0][1]!r} but {width:,} {where}; all lists must have the same length."
+                f"column {name!r} of {self._table.label} has {plural(other[0][0], 'number')} for "
+                f"node {other[0][1]!r} but {width:,} {where}; all lists must have the same length."
             )
 
     def _fit_words(self, name: str) -> WordsColumn | None:
@@ -612,7 +612,8 @@ class Features:
         )
         if not filled:
             raise empty_column(name, self._table)
-        facts = f"text column {name!r} of {label} has {many:,} different values in {filled:,} rows"
+        facts = f"text column {name!r} of {label} has {plural(many, 'different value')} "
+        facts += f"in {plural(filled, 'row')}"
         mistake = self._warn_about_typing(name, column)
         if limit is None and many > MAX_VALUES:
             raise DatasetError(f"{facts}; remove it or replace it with numbers.")
@@ -672,9 +673,9 @@ class Features:
             )
             warn(
                 f"column {name!r} of {self._table.label} is read as text because "
-                f"{known - good or known:,} of {known:,} values are not clearly {what}s: "
-                f"{value[:SHOWN]!r} (node {node!r}); write numbers with a decimal point, and "
-                "dates as 2024-12-31."
+                f"{known - good or known:,} of {plural(known, 'value')} could not be read reliably "
+                f"as a {what}, such as {value[:SHOWN]!r} (node {node!r}); write numbers with a "
+                "decimal point, and dates as 2024-12-31."
             )
             return True
         return False
@@ -816,5 +817,5 @@ def prepared_matrix(
         prepare = dataclasses.replace(prepare, columns=(fitted,))
     fitted = next((c for c in prepare.fitted if c.name == column), None)
     if fitted is None or fitted.width != width:
-        raise DatasetError(f"{column} has {width:,} columns, unlike in training.")
+        raise DatasetError(f"{column} has {plural(width, 'column')}, unlike in training.")
     return fitted.prepared(cells), prepare.names, prepare

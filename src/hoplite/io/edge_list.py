@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import psutil
 
-from hoplite.errors import DatasetError, option_name
+from hoplite.errors import DatasetError, option_name, plural
 from hoplite.files import open_regular, reading
 from hoplite.graph import Graph
 from hoplite.io.sources import Table, Workspace, csv_table, file_table, frame_table, table_files
@@ -202,9 +202,9 @@ def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -
         )
     if not header and not 2 <= len(words) <= 3:
         raise DatasetError(
-            f"{path} has {len(words)} columns; it must have source, target and optionally weight, "
-            "separated by a comma, tab or space, or a header with these names. If it is a node "
-            f"table, pass its folder with {option_name('nodes', path.name)} and "
+            f"{path} has {plural(len(words), 'column')}; it must have source, target and "
+            "optionally weight, separated by a comma, tab or space, or a header with these names. "
+            f"If it is a node table, pass its folder with {option_name('nodes', path.name)} and "
             f"{option_name('edges')}."
         )
     names = words if header else list(special[: len(words)])

@@ -288,8 +288,8 @@ def _csv_reason(text: str) -> str:
         if cells < expected:
             return f"line {line} has {plural(cells, 'cell')} instead of {expected}; correct it"
         return (  # DuckDB counts no further
-            f"line {line} has at least {cells} cells instead of {expected}; correct it, or write a "
-            "cell that contains the separator in quotes"
+            f"line {line} has at least {plural(cells, 'cell')} instead of {expected}; correct it, "
+            "or write a cell that contains the separator in quotes"
         )
     return "; ".join(text.splitlines()[:3])
 

@@ -33,7 +33,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
 from hoplite import files
-from hoplite.errors import ModelFileError, option_name
+from hoplite.errors import ModelFileError, option_name, plural
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.base import Weights
 from hoplite.models.labelprop import CorrectSmooth
@@ -283,8 +283,8 @@ def _read_weights(
             if floats and there != shapes(model, there):
                 raise ModelFileError(
                     f"the weights {there} in {path} do not fit a {model.config.model} model with "
-                    f"{model.config.size()}, {model.num_features} features and "
-                    f"{len(model.class_names)} classes."
+                    f"{model.config.size()}, {plural(model.num_features, 'feature')} and "
+                    f"{plural(len(model.class_names), 'class')}."
                 )
             weights = {name: file.get_tensor(name) for name in parts} if floats else {}
     except OSError as error:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.errors import ConfigError, GraphError
+from hoplite.errors import ConfigError, GraphError, plural
 from hoplite.graph import Graph
 from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
@@ -78,7 +78,7 @@ class Generalization:
         if self.vacuous:
             head = (
                 f"The bound on the error is {self.bound:.2f}, which is vacuous (no error exceeds "
-                f"1): {self.nodes:,} training nodes and these norms guarantee nothing"
+                f"1): {plural(self.nodes, 'training node')} and these norms guarantee nothing"
             )
         else:
             head = (

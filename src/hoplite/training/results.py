@@ -459,7 +459,7 @@ def _described(result: TrainingResult) -> Description:
     run, step = result.best_run, result.training_config.step_title
     facts = {
         "model": f"{result.model_config.kind.title}, {result.model_config.size()}",
-        "graph": f"{result.graph.name}, {result.graph.num_nodes:,} nodes",
+        "graph": f"{result.graph.name}, {plural(result.graph.num_nodes, 'node')}",
         "runs": f"{plural(len(result.runs), 'seed')}, {result.ms_per_epoch:.3g} ms per {step}",
         "chosen": f"seed {run.seed}, {step} {run.best_epoch} of {run.epochs}",
     }
