@@ -40,7 +40,7 @@ def option_name(name: str, value: object = None) -> str:
 
 
 def _flag(name: str) -> str:
-    return f"--{_FLAGS.get(name, name).replace('_', '-')}"
+    return f"--{_FLAGS.get(name, name).rstrip('_').replace('_', '-')}"
 
 
 class HopliteError(Exception):
@@ -189,7 +189,7 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
 
 
 MAX_TYPED = 100  # letters of a name that somebody types
-SYNONYMS = {"learning_rate": "lr"}  # of other libraries
+SYNONYMS = {"learning_rate": "lr", "acc": "accuracy", "validation": "val"}  # of other libraries
 _SHORTAGES = ("allocate memory", "bad_alloc", "failed to map segment", "can't start new thread")
 
 
@@ -232,11 +232,14 @@ def nearest_hint(value: object, allowed: Iterable[str]) -> str:
 
     >>> nearest_hint("lcg", ["sgc", "lgc"])
     " Did you mean 'lgc'?"
+    >>> nearest_hint("acc", ["auc", "accuracy"])
+    " Did you mean 'accuracy'?"
     >>> nearest_hint("transformer", ["sgc", "lgc"])
     ''
     """
     names = {name[:MAX_TYPED].lower(): name for name in allowed}
-    value = SYNONYMS.get(str(value), value)
+    synonym = SYNONYMS.get(str(value))
+    value = synonym if synonym in names else value
     matches = difflib.get_close_matches(str(value)[:MAX_TYPED].lower(), names, n=1)
     return f" Did you mean {names[matches[0]]!r}?" if matches else ""
 
@@ -246,12 +249,13 @@ def check_choice(argument: str, value: str, allowed: Iterable[str]) -> str:
 
     >>> check_choice("model", "lgc", ["sgc", "lgc"])
     'lgc'
-    >>> check_choice("monitor", "roc_auc", ["auc"])
+    >>> check_choice("monitor", "roc_auc", ["auc", "f1"])
     Traceback (most recent call last):
-    hoplite.errors.ConfigError: monitor is 'roc_auc'; it must be one of auc. Did you mean 'auc'?
+    hoplite.errors.ConfigError: monitor is 'roc_auc'; it must be one of auc, f1. Did you mean 'auc'?
     """
     allowed = list(allowed)
     if value not in allowed:
         hint = nearest_hint(value, allowed)
-        raise ConfigError(f"is {value!r}; it must be one of {', '.join(allowed)}.{hint}", argument)
+        names = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
+        raise ConfigError(f"is {value!r}; it must be {names}.{hint}", argument)
     return value

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Never, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from hoplite.csr import (
     frozen,
     mean_weight,
 )
-from hoplite.errors import ConfigError, GraphError, plural, some_of, warn
+from hoplite.errors import ConfigError, GraphError, nearest_hint, plural, some_of, warn
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
 
@@ -78,7 +78,11 @@ class Split:
         test: Any = (),
         note: str = "",
         seed: int | None = None,
+        **unknown: Never,
     ) -> None:
+        for name in unknown:
+            hint = nearest_hint(name, [*PARTS, "note", "seed"])
+            raise TypeError(f"Split has no parameter {name!r}.{hint}")
         parts = dict(zip(PARTS, (train, val, test), strict=True))
         masks = map(np.asarray, parts.values())
         lengths = tuple(len(mask) for mask in masks if mask.dtype == bool and mask.ndim == 1)
