@@ -23,6 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.bases import find_basis
+from hoplite.config import check_number
 from hoplite.csr import row_ranges, rows_of
 from hoplite.engine.evaluation import Moments, Standardized, WeightsFirst
 from hoplite.engine.polynomial import next_hop
@@ -397,8 +398,10 @@ def require_linear(config: ModelConfig) -> None:
     """ConfigError unless the outputs of such a model are sums over hops, nodes and features."""
     if not issubclass(config.kind, LinearModel):
         linear = names_of(lambda kind: issubclass(kind, LinearModel), "or")
-        why = "is not linear in the features, so its outputs cannot be decomposed"
-        raise ConfigError(f"a {config.model} {why}; use {linear}.")
+        raise ConfigError(
+            f"model {config.model!r} is not linear, so its predictions are not sums over hops, "
+            f"nodes and features; use {linear}."
+        )
 
 
 def node_index(data: NodeData, node: Any) -> int:
@@ -460,16 +463,13 @@ def class_index(argument: str, names: Sequence[str], value: Any) -> int:
     >>> class_index("class_", ("cat", "dog"), "dog"), class_index("class_", ("cat", "dog"), 0)
     (1, 0)
     """
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if whole and 0 <= value < len(names):
-        return int(value)
-    if not isinstance(value, str) or value not in names:
-        hint = nearest_hint(value, names)
-        raise ConfigError(
-            f"{argument} is {value!r} but the model has {len(names)} classes; pass an index from 0 "
-            f"to {len(names) - 1}, or a name: {some_of(names, 10)}.{hint}"
-        )
-    return names.index(value)
+    if isinstance(value, str):
+        if value in names:
+            return names.index(value)
+        known = f"the classes of the model are {some_of(names, 10)}.{nearest_hint(value, names)}"
+        raise ConfigError(f"is {value!r}; {known}", argument)
+    check_number(argument, value, 0, len(names) - 1, whole=True)
+    return int(value)
 
 
 def require_one_class(task: Task) -> None:
@@ -497,7 +497,7 @@ def compared_classes(
         raise ConfigError("cannot be combined with against; leave one of them out.", "alone")
     rival = class_index("against", names, against)
     if rival == target:
-        reason = f"is {names[target]!r}, the explained class itself; choose another class."
+        reason = f"is {names[target]!r}, which is the explained class; choose another class."
         raise ConfigError(reason, "against")
     return target, rival
 
