@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hoplite.errors import GraphError, check_choice, plural
+from hoplite.errors import GraphError, check_choice, option_name, plural, some_of
 
 UNKNOWN_LABEL = -1
 AUTO = "auto"
@@ -310,8 +310,10 @@ def relabelled(
     if kind is CLASSES and task == NUMBERS.task:
         odd = [name for name in names if not is_numeral(name)]
         if odd:
+            use = option_name("task", CLASSES.task)
             raise GraphError(
-                f"task is {task!r}, but a label is {odd[0]!r}; all labels must be numbers."
+                f"{option_name('task', task)} requires numbers as labels, but these are "
+                f"{plural(len(names), 'class')} ({some_of(odd, 3)}); use {use} to predict them."
             )
         return np.array([*map(float, names), np.nan])[labels], ()
     if kind is NUMBERS and task == CLASSES.task:

@@ -263,12 +263,12 @@ def test_files_that_cannot_be_read(tmp_path):
     pipe = tmp_path / "pipe.toml"
     os.mkfifo(pipe)
     for source, message in [
-        ("papr", "'papr' cannot be read.*Did you mean 'paper'"),
+        ("papr", "'papr', which does not exist.*Did you mean 'paper'"),
         (tmp_path, "is a folder"),
         ("/dev/zero", "not a regular file"),
         (pipe, "not a regular file"),
-        ("x" * 5000, "cannot be read"),
-        ("a\0b", "cannot be read"),
+        ("x" * 5000, "does not exist"),
+        ("a\0b", "does not exist"),
         ("", "is a folder"),
         (3, "grid has type int"),
     ]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import signal
 import sys
 import warnings
@@ -146,6 +147,10 @@ def _report_usage(error: Any) -> int:
         matches = difflib.get_close_matches(error.option_name, names, n=1, cutoff=0.7)
         hint = f" Did you mean {matches[0]}?" if matches else ""
         message = f"No such option: {error.option_name}.{hint}"
+    if unknown := re.match("No such command '(.+?)'", message):
+        flag, known = f"--{unknown[1]}", context.command.commands.items()
+        owners = [name for name, one in known if any(flag in option.opts for option in one.params)]
+        message += f" Did you mean `hoplite {owners[0]} {flag}`?" if len(owners) == 1 else ""
     if hasattr(error.__cause__, "errors"):  # pydantic's, of a value that is not of the type
         detail = error.__cause__.errors()[0]
         reason = detail["msg"].partition(",")[0].replace("Input should be", "it must be")

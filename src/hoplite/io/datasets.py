@@ -255,6 +255,8 @@ def fetch(
     >>> folder = fetch("reddit", "data/reddit")  # doctest: +SKIP
     >>> graph = hoplite.load(folder)  # doctest: +SKIP
     """
+    if name in EMBEDDED:
+        raise ConfigError(f"is {name!r}, which comes with Hoplite; use it by its name.", "fetch")
     check_choice("fetch", name, ARCHIVES)
     target = reddit_folders()[0] if folder is None else Path(folder)
     with watched(progress, steps_bar, f"fetching {name}") as report:

@@ -282,7 +282,7 @@ def _read_weights(
             floats = all(part.get_dtype() in ("F32", "F64") for part in parts.values())
             if floats and there != shapes(model, there):
                 raise ModelFileError(
-                    f"the weights {there} in {path} do not fit a {model.config.model} model with "
+                    f"the weights {there} in {path} do not fit model {model.config.model!r} with "
                     f"{model.config.size()}, {plural(model.num_features, 'feature')} and "
                     f"{plural(len(model.class_names), 'class')}."
                 )

@@ -271,9 +271,7 @@ def read_space(source: Any) -> Space:
         return Space("grid", {"any": _read_section(listed, "grid [any]", MODELS)})
     if source in GRIDS:
         return parse_space(read_grid(str(source)), str(source))
-    return parse_space(
-        read_text("grid", source, f"give a dictionary, {', '.join(GRIDS)} or "), str(source)
-    )
+    return parse_space(read_text("grid", source, GRIDS), str(source))
 
 
 def read_grid(name: str) -> str:
@@ -282,20 +280,24 @@ def read_grid(name: str) -> str:
     return (grids / f"{name}.toml").read_text(encoding="utf-8")
 
 
-def read_text(what: str, source: Any, advice: str = "give ") -> str:
-    """The text of a user's TOML file; ConfigError if it cannot be read."""
+def read_text(argument: str, source: Any, known: Sequence[str] = ()) -> str:
+    """The text of a user's TOML file; ConfigError if it cannot be read. ``known`` are Hoplite's."""
+    wanted = f"{', '.join(known)}, or the path of a TOML file" if known else "a TOML file's path"
     if not isinstance(source, str | os.PathLike):
-        raise ConfigError(
-            f"{what} has type {type(source).__name__}; {advice}the path of a TOML file."
-        )
+        wanted = f"a dictionary, {wanted}" if known else wanted
+        raise ConfigError(f"has type {type(source).__name__}; it must be {wanted}.", argument)
     try:
         return read_regular(Path(source), MAX_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: also a path with a null character
+        if not os.path.lexists(source):
+            raise ConfigError(
+                f"is {str(source)!r}, which does not exist; it must be {wanted}."
+                f"{nearest_hint(source, known)}",
+                argument,
+            ) from error
         reason = error.strerror if isinstance(error, OSError) else error
-        failure = GridError if os.path.lexists(source) else ConfigError
-        raise failure(
-            f"{what} {str(source)!r} cannot be read: {reason}; {advice}the path of a TOML file in "
-            f"UTF-8.{nearest_hint(source, GRIDS)}"
+        raise GridError(
+            f"{argument} {str(source)!r} cannot be read: {reason}; pass a TOML file in UTF-8."
         ) from error
 
 
