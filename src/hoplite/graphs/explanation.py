@@ -128,11 +128,13 @@ class GraphExplanation(Described):
 
     def describe(self, top: int = 10) -> Description:
         """Tables of hops, nodes and columns, each of which adds up to the logit."""
-        lead = "" if self.against is None else f", its lead over {self.against}"
+        what = f"logit of {self.class_}"
+        if self.against is not None:
+            what = f"margin of {self.class_} over {self.against}"
         facts = {
             "graph": f"{self.graph_id}, {plural(self.graph.num_nodes, 'node')}",
             "predicted": self.predicted,
-            f"logit of {self.class_}{lead}": signed(self.logit, 4),
+            what: signed(self.logit, 4),
         }
         tables = [self._table(what, parts, top) for what, parts in self._addends.items()]
         return Description(f"Why {self.graph_id} is predicted {self.predicted}", facts, tables)

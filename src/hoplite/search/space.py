@@ -289,7 +289,7 @@ def read_text(argument: str, source: Any, known: Sequence[str] = ()) -> str:
     try:
         return read_regular(Path(source), MAX_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: also a path with a null character
-        if not os.path.lexists(source):
+        if not os.path.lexists(Path(source)):
             raise ConfigError(
                 f"is {str(source)!r}, which does not exist; it must be {wanted}."
                 f"{nearest_hint(source, known)}",
