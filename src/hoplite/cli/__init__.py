@@ -147,7 +147,8 @@ def _report_usage(error: Any) -> int:
         matches = difflib.get_close_matches(error.option_name, names, n=1, cutoff=0.7)
         hint = f" Did you mean {matches[0]}?" if matches else ""
         message = f"No such option: {error.option_name}.{hint}"
-    if unknown := re.match("No such command '(.+?)'", message):
+    unknown = re.match("No such command '(.+?)'", message)
+    if unknown and context is not None:
         flag, known = f"--{unknown[1]}", context.command.commands.items()
         owners = [name for name, one in known if any(flag in option.opts for option in one.params)]
         message += f" Did you mean `hoplite {owners[0]} {flag}`?" if len(owners) == 1 else ""

@@ -59,7 +59,13 @@ RESERVE = 32 * 10**6  # of the budget, for what is not counted
 
 
 class NoRemovals(StoreError):
-    """Removals cannot be computed for this model and data; all other explanations can."""
+    """Removals cannot be computed for this model and data; all other explanations can.
+
+    Examples
+    --------
+    >>> issubclass(NoRemovals, StoreError)
+    True
+    """
 
 
 class Rows(ABC):

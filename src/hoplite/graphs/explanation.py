@@ -57,6 +57,17 @@ class GraphExplanation(Described):
         "hop" or "depth".
     outside : float
         The part of the columns that belongs to no node, such as the number of nodes in ``hops``.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> pair = Graph.from_edges([(0, 1)], [[1.0], [2.0]])
+    >>> path = Graph.from_edges([(0, 1), (1, 2)], [[1.0], [2.0], [1.0]])
+    >>> graphs = hoplite.load_graphs([pair, path] * 4, labels=["pair", "path"] * 4)
+    >>> model = hoplite.train_graphs(graphs, "hops", epochs=5).model
+    >>> why = hoplite.explain_graph(model, graphs, 1)
+    >>> why.by_node.shape, abs(why.residual) < 1e-5
+    ((3,), True)
     """
 
     graph_id: Any
@@ -99,7 +110,17 @@ class GraphExplanation(Described):
         return [*(self.graph.node_ids or range(self.graph.num_nodes))]
 
     def to_dict(self, top: int = 10) -> dict[str, Any]:
-        """Plain JSON values, with the ``top`` nodes and columns."""
+        """The explanation as plain JSON values.
+
+        Parameters
+        ----------
+        top : int, default 10
+            Maximum number of nodes, and of columns.
+
+        Returns
+        -------
+        dict
+        """
         steps = {} if self.by_step is None else {f"by_{self.steps}": self.by_step.tolist()}
         nodes = _strongest(self._addends.get("node", ()), top)
         columns = _strongest(self.columns.items(), top)
@@ -127,7 +148,17 @@ class GraphExplanation(Described):
         return {self.steps: [*enumerate(self.by_step.tolist())], "node": nodes, **columns}
 
     def describe(self, top: int = 10) -> Description:
-        """Tables of hops, nodes and columns, each of which adds up to the logit."""
+        """Tables of hops, nodes and columns, each of which adds up to the logit.
+
+        Parameters
+        ----------
+        top : int, default 10
+            Maximum number of rows of a table; one more has the sum of all others.
+
+        Returns
+        -------
+        Description
+        """
         what = f"logit of {self.class_}"
         if self.against is not None:
             what = f"margin of {self.class_} over {self.against}"
@@ -164,6 +195,11 @@ class GraphExplanation(Described):
 
         The area of a node is its contribution. For large graphs, only the 300 nodes with the
         largest contributions are drawn. If the logit is not a sum over nodes, all are grey.
+
+        Returns
+        -------
+        str
+            An SVG element.
         """
         explained = self.parts is not None
         amounts = np.zeros(self.graph.num_nodes) if self.by_node is None else self.by_node
@@ -199,7 +235,12 @@ class GraphExplanation(Described):
         )
 
     def page(self) -> str:
-        """The picture and the tables as one HTML page; all names are escaped."""
+        """The picture and the tables as one HTML page; all names are escaped.
+
+        Returns
+        -------
+        str
+        """
         described, class_ = self._describe(), html.escape(self.class_)
         legend = (
             f"Blue nodes support {class_}, orange ones oppose it; the area is the contribution."

@@ -43,7 +43,18 @@ log = logging.getLogger("hoplite.search")
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """The number of finished trials of a search."""
+    """The number of finished trials of a search.
+
+    Parameters
+    ----------
+    done, total : int
+        Numbers of finished trials and of all trials.
+
+    Examples
+    --------
+    >>> SearchProgress(3, 4).share
+    0.75
+    """
 
     done: int
     total: int

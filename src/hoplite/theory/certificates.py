@@ -86,6 +86,11 @@ class Certificate:
         Error on the ``unlabelled`` nodes if the graph has their labels.
     outside : bool
         Whether the bound is about the nodes outside the split.
+
+    Examples
+    --------
+    >>> Certificate(0.2, 0.95, 100, 50, 0.1, None, outside=True).sentence()
+    'with 95 % confidence the error on the 100 nodes outside the split is at most 20.0 %'
     """
 
     bound: float
@@ -97,7 +102,12 @@ class Certificate:
     outside: bool
 
     def sentence(self) -> str:
-        """The statement in plain words."""
+        """The statement in plain words.
+
+        Returns
+        -------
+        str
+        """
         nodes = f"{plural(self.unlabelled, 'node')} outside the split"
         if not self.outside:
             nodes = plural(self.unlabelled, "test node")
@@ -118,6 +128,11 @@ class PacBayes(Certificate):
         ``|Theta_AB - Theta_A|^2 / (2 s^2)``
     spread : float
         s, the standard deviation of the weights.
+
+    Examples
+    --------
+    >>> PacBayes(0.3, 0.9, 40, 25, 0.2, None, False, divergence=1.5, spread=0.1).sentence()
+    'with 90 % confidence the error on the 40 test nodes is at most 30.0 %'
     """
 
     divergence: float
@@ -136,6 +151,11 @@ class Certificates:
         Without test nodes.
     refusals : dict of str
         The reason for each certificate that is None.
+
+    Examples
+    --------
+    >>> Certificates(None, None, {"holdout": "there are no test nodes"}).refusals["holdout"]
+    'there are no test nodes'
     """
 
     holdout: Certificate | None

@@ -54,6 +54,16 @@ class Generalization:
     test_interval : tuple of float
         Interval of the error on all nodes like the test nodes, with probability 1 - delta
         (Clopper and Pearson).
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> from hoplite.theory import generalization
+    >>> graph = hoplite.load("cora")
+    >>> model = hoplite.train(graph, "sgc", hops=2, epochs=5).model
+    >>> found = generalization(model, graph)
+    >>> found.nodes, found.bound == found.margin_loss + found.complexity + found.confidence
+    (140, True)
     """
 
     bound: float
@@ -73,7 +83,12 @@ class Generalization:
     gap: float | None
 
     def sentence(self) -> str:
-        """The statement in plain words."""
+        """The statement in plain words.
+
+        Returns
+        -------
+        str
+        """
         sure = f"{100 * (1 - self.delta):g} %"
         if self.vacuous:
             head = (
