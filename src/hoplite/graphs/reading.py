@@ -53,7 +53,22 @@ Options = Mapping[str, Any]
 
 
 def is_graph_set(source: Any) -> bool:
-    """Return whether ``source`` is a set of graphs, or the name or path of one."""
+    """Return whether an object is a set of graphs, or the path of one.
+
+    Parameters
+    ----------
+    source : object
+        A path, or any other object.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_graph_set("cora")
+    False
+    """
     if isinstance(source, GraphSet):
         return True
     if isinstance(source, list | tuple):

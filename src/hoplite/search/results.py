@@ -485,7 +485,25 @@ def train_command(
 ) -> str:
     """Return the ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ...
 
-    ``reading`` are the options with which the dataset was read; those that are None are left out.
+    Parameters
+    ----------
+    dataset, model : str
+        The dataset and the model, as for the command.
+    options : mapping
+        Options of ``train``.
+    seeds : int
+        Number of seeds.
+    reading : mapping
+        Options with which the dataset was read; those that are None are left out.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> train_command("cora", "sgc", {"hops": 3}, 5, {})
+    'hoplite train cora --model sgc --hops 3 --seeds 5'
     """
     defaults = model_defaults(model, options)
     defaults |= {"optimizer": model_defaults(model)["optimizer"]}  # the others follow from it

@@ -243,7 +243,25 @@ def set_facts(graphs: GraphSet) -> dict[str, Any]:
 
 
 def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``options`` of ``train`` with the defaults of all others that ``model`` has."""
+    """Add the defaults of a model to options of ``train``.
+
+    Parameters
+    ----------
+    model : str
+        Name of the model.
+    options : mapping
+        Options that differ from the defaults.
+
+    Returns
+    -------
+    dict
+        All options of the model.
+
+    Examples
+    --------
+    >>> full_options("sgc", {"hops": 3})["hops"]
+    3
+    """
     config, training = split_options(model, dict(options))
     full = without_idle(model, dataclasses.asdict(config) | dataclasses.asdict(training))
     return json.loads(json.dumps(full))  # as a file gives them back

@@ -87,6 +87,13 @@ Configurations = list[dict[str, Any]]
 class Space:
     """The settings that a search tries, for each dataset and model; :func:`read_space` returns it.
 
+    Parameters
+    ----------
+    name : str
+        Name of the grid, or the path of its file.
+    sections : mapping
+        The settings of each dataset; "any" is for all others.
+
     Examples
     --------
     >>> read_space({"hops": [1, 2], "lr": 0.2}).configurations("cora", "sgc")
@@ -101,9 +108,22 @@ class Space:
     ) -> Configurations:
         """The full product, checked, as options of ``train``; the file's last key varies fastest.
 
-        ``fixed`` options replace the file's. Dimensions of the dataset that the model does not
-        have (``hops`` of a two-layer model, ``hidden`` of a linear one) are left out.
+        Dimensions of the dataset that the model does not have (``hops`` of a two-layer model,
+        ``hidden`` of a linear one) are left out.
 
+        Parameters
+        ----------
+        dataset, model : str
+            Names of the dataset and of the model.
+        fixed : mapping, optional
+            Options that replace the file's.
+
+        Returns
+        -------
+        list of dict
+
+        Examples
+        --------
         >>> space = read_space("paper")
         >>> len(space.configurations("cora", "lgc")), len(space.configurations("cora", "gcn"))
         (189, 108)
@@ -116,9 +136,20 @@ class Space:
     def sample(
         self, dataset: Dataset, model: str, count: int, seed: int, fixed: Options | None = None
     ) -> Configurations:
-        """``count`` different configurations at random, checked; all, shuffled, if there are fewer.
+        """Different configurations at random, checked; all, shuffled, if there are not enough.
 
-        The same seed gives the same draws.
+        Parameters
+        ----------
+        dataset, model, fixed
+            As for :meth:`configurations`.
+        count : int
+            Number of configurations.
+        seed : int
+            Seed of the draws.
+
+        Returns
+        -------
+        list of dict
         """
         check_number("samples", count, 1, MAX_CONFIGURATIONS, whole=True)
         check_number("seed", seed, 0, whole=True)
@@ -138,12 +169,34 @@ class Space:
         return self._checked(dataset, model, fixed, list(drawn.values()))
 
     def cut(self, dataset: Dataset, model: str, fixed: Options | None = None) -> str | None:
-        """What the innermost table of this model says was left out, and why."""
+        """What the grid leaves out for a model, and why, in its own words.
+
+        Parameters
+        ----------
+        dataset, model, fixed
+            As for :meth:`configurations`.
+
+        Returns
+        -------
+        str or None
+        """
         return self._tables(dataset, model, fixed)[0].get("cut")
 
     def screen(self, dataset: Dataset, model: str, fixed: Options | None = None) -> int | None:
-        """How many configurations a first stage leaves; None if there is one stage.
+        """How many configurations a first stage leaves.
 
+        Parameters
+        ----------
+        dataset, model, fixed
+            As for :meth:`configurations`.
+
+        Returns
+        -------
+        int or None
+            None if there is only one stage.
+
+        Examples
+        --------
         >>> space = parse_space("[any]\\nhops = 2\\n[any.hlgc.feature]\\nscreen = 4")
         >>> space.screen("cora", "hlgc", {"gate": "feature"}), space.screen("cora", "lgc")
         (4, None)
