@@ -68,7 +68,7 @@ def test_contradictions(arguments, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"class_names": ["a"]}, "labels contain 1 but there are 1 class names"),
+        ({"class_names": ["a"]}, "labels contain 1 but there are 1 class name"),
         ({"feature_names": ["x"]}, "feature_names has 1 entries but there are 3 feature columns"),
         ({"node_ids": [1, 2]}, "node_ids has 2 entries but there are 3 nodes"),
         ({"split": Split(train=[3])}, "split.train contains node 3 but the graph has 3 nodes"),
@@ -82,7 +82,10 @@ def test_contradicting_options(options, message):
 
 
 def test_a_class_without_training_node_is_a_warning():
-    with pytest.warns(HopliteWarning, match=r"1 of 2 classes have no training node \(dog\)"):
+    with pytest.warns(
+        HopliteWarning,
+        match=r"1 of 2 classes cannot be predicted, because there is no training node for dog",
+    ):
         Graph(PATH, EYE, [0, 1, 0], split=Split(train=[0]), class_names=["cat", "dog"])
 
 
@@ -166,7 +169,7 @@ class TestFromEdges:
             ([(0.0, 1.0)], None, "edges has type float64; pass integer node indices"),
             ([(0, 1), (1, 3)], None, r"edge 1 is \(1, 3\) but the graph has 3 nodes; .* 0 to 2"),
             ([(-1, 0)], None, r"edge 0 is \(-1, 0\)"),
-            ([(0, 1)], [1, 2], r"weights has shape \(2,\) but there are 1 edges"),
+            ([(0, 1)], [1, 2], r"weights has shape \(2,\) but there are 1 edge"),
             ([(0, 1)], [-1.5], "the smallest edge weight is -1.5"),
             ([(0, 1), (1, 0)], [3, -1], "the smallest edge weight is -1"),
             ([(0, 1)], [np.nan], "edge weights contain NaN or infinity"),

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint
+from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint, option_name
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 REDDIT, REDDIT_LIKE = "reddit", "reddit-like"
@@ -135,8 +135,8 @@ def check_class_weight(name: str, value: Any) -> str | ClassWeights | None:
         weights = ()
     if not weights or not all(0 <= weight <= MAX_FLOAT for _, weight in weights):
         raise ConfigError(
-            f"is {value!r}; it must be None, 'balanced' or a weight for each class, 0 or larger, "
-            f"e.g. fraud=10,ok=1.{nearest_hint(value, ('none', 'balanced'))}",
+            f"is {value!r}; use 'balanced' or a weight of 0 or more for each class, such as "
+            f"{option_name('class_weight', 'fraud=10,ok=1')}.{nearest_hint(value, ['balanced'])}",
             name,
         )
     return weights

@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import shlex
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
+
+_FLAGS = {"split": "split_index", "seed": "split_seed"}  # options with another name in commands
+_in_command = False
+
+
+@contextlib.contextmanager
+def command_line_names() -> Iterator[None]:
+    """Within it, messages name options as the command line does, see :func:`option_name`."""
+    global _in_command
+    before, _in_command = _in_command, True
+    try:
+        yield
+    finally:
+        _in_command = before
+
+
+def option_name(name: str, value: object = None) -> str:
+    """An option as the interface in use spells it, with a value if there is one.
+
+    >>> option_name("label"), option_name("gaps", "fill"), option_name("overwrite", True)
+    ('label=', "gaps='fill'", 'overwrite=True')
+    >>> with command_line_names():
+    ...     option_name("label"), option_name("gaps", "fill"), option_name("overwrite", True)
+    ('--label', '--gaps fill', '--overwrite')
+    """
+    if not _in_command:
+        return f"{name}={'' if value is None else repr(value)}"
+    alone = value is None or value is True
+    return _flag(name) if alone else f"{_flag(name)} {shlex.quote(str(value))}"
+
+
+def _flag(name: str) -> str:
+    return f"--{_FLAGS.get(name, name).rstrip('_').replace('_', '-')}"
 
 
 class HopliteError(Exception):
@@ -66,8 +100,7 @@ class ConfigError(HopliteError, ValueError):
         """The message with the option as the command line spells it."""
         if self.parameter is None or not self.parameter.isidentifier():
             return str(self)
-        name = {"split": "split_index"}.get(self.parameter, self.parameter)
-        return f"--{name.replace('_', '-')} {self.message}"
+        return f"{_flag(self.parameter)} {self.message}"
 
 
 class GridError(ConfigError):
@@ -77,20 +110,8 @@ class GridError(ConfigError):
 class DatasetError(HopliteError):
     """A dataset cannot be found or read.
 
-    Parameters
-    ----------
-    message : str
-        One or more sentences; with ``parameter``, the last one ends with the option.
-    parameter, value : str, optional
-        An option that helps, by its name in Python, and the value to pass.
-
     Examples
     --------
-    >>> error = DatasetError("there is no column 'id'; pass", "id", "account")
-    >>> print(error)
-    there is no column 'id'; pass id='account'.
-    >>> error.command_line_message()
-    "there is no column 'id'; pass --id account."
     >>> import hoplite
     >>> try:
     ...     hoplite.load("no-such-dataset")
@@ -98,16 +119,6 @@ class DatasetError(HopliteError):
     ...     print(type(error).__name__)
     DatasetError
     """
-
-    def __init__(self, message: str, parameter: str | None = None, value: str = "") -> None:
-        super().__init__(message if parameter is None else f"{message} {parameter}={value!r}.")
-        self.message, self.parameter, self.value = message, parameter, value
-
-    def command_line_message(self) -> str:
-        """The message with the option as the command line spells it."""
-        if self.parameter is None:
-            return str(self)
-        return f"{self.message} --{self.parameter} {shlex.quote(self.value)}."
 
 
 class ModelFileError(HopliteError):
@@ -182,7 +193,7 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
 
 
 MAX_TYPED = 100  # letters of a name that somebody types
-SYNONYMS = {"learning_rate": "lr"}  # of other libraries
+SYNONYMS = {"learning_rate": "lr", "acc": "accuracy", "validation": "val"}  # of other libraries
 _SHORTAGES = ("allocate memory", "bad_alloc", "failed to map segment", "can't start new thread")
 
 
@@ -203,10 +214,11 @@ def first_line(error: BaseException) -> str:
 
 def plural(count: int, noun: str) -> str:
     """
-    >>> plural(1, "run"), plural(945, "run")
-    ('1 run', '945 runs')
+    >>> plural(1, "run"), plural(945, "run"), plural(2, "class")
+    ('1 run', '945 runs', '2 classes')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    ending = "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 def some_of(names: Iterable[str], most: int = 5) -> str:
@@ -224,11 +236,14 @@ def nearest_hint(value: object, allowed: Iterable[str]) -> str:
 
     >>> nearest_hint("lcg", ["sgc", "lgc"])
     " Did you mean 'lgc'?"
+    >>> nearest_hint("acc", ["auc", "accuracy"])
+    " Did you mean 'accuracy'?"
     >>> nearest_hint("transformer", ["sgc", "lgc"])
     ''
     """
     names = {name[:MAX_TYPED].lower(): name for name in allowed}
-    value = SYNONYMS.get(str(value), value)
+    synonym = SYNONYMS.get(str(value))
+    value = synonym if synonym in names else value
     matches = difflib.get_close_matches(str(value)[:MAX_TYPED].lower(), names, n=1)
     return f" Did you mean {names[matches[0]]!r}?" if matches else ""
 
@@ -238,12 +253,13 @@ def check_choice(argument: str, value: str, allowed: Iterable[str]) -> str:
 
     >>> check_choice("model", "lgc", ["sgc", "lgc"])
     'lgc'
-    >>> check_choice("monitor", "roc_auc", ["auc"])
+    >>> check_choice("monitor", "roc_auc", ["auc", "f1"])
     Traceback (most recent call last):
-    hoplite.errors.ConfigError: monitor is 'roc_auc'; it must be one of auc. Did you mean 'auc'?
+    hoplite.errors.ConfigError: monitor is 'roc_auc'; it must be one of auc, f1. Did you mean 'auc'?
     """
     allowed = list(allowed)
     if value not in allowed:
         hint = nearest_hint(value, allowed)
-        raise ConfigError(f"is {value!r}; it must be one of {', '.join(allowed)}.{hint}", argument)
+        names = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
+        raise ConfigError(f"is {value!r}; it must be {names}.{hint}", argument)
     return value

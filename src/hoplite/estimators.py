@@ -35,7 +35,14 @@ from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig, check_class_weight, check_flag, check_hops, check_number
 from hoplite.engine.evaluation import side_by_side
 from hoplite.engine.propagation import Propagation, fitted_basis
-from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning, nearest_hint
+from hoplite.errors import (
+    ConfigError,
+    DatasetError,
+    GraphError,
+    HopliteWarning,
+    nearest_hint,
+    plural,
+)
 from hoplite.graph import Graph, Split, ids_hint
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.reading import load_graphs
@@ -325,8 +332,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         if several:
             if y.shape != (len(nodes), len(self.classes_)):
                 raise GraphError(
-                    f"validation y has shape {y.shape}, but y has {len(self.classes_)} columns; "
-                    "the numbers of columns must be equal."
+                    f"validation y has shape {y.shape}, but y has "
+                    f"{plural(len(self.classes_), 'column')}; the numbers of columns must be equal."
                 )
             return NodeSet(nodes, SETS.checked(y, None))
         unknown = np.setdiff1d(y, self.classes_)
@@ -974,7 +981,7 @@ def _as_labelled(
     matrix = several and y.ndim == 2 and y.shape[1] > 1
     if y.shape[:1] != nodes.shape or not (matrix or y.ndim == 1):
         raise GraphError(
-            f"{name} has shape {y.shape} for {len(nodes)} nodes; pass one value per node."
+            f"{name} has shape {y.shape} for {plural(len(nodes), 'node')}; pass one value per node."
         )
     return nodes, y
 
@@ -1019,12 +1026,12 @@ def as_nodes(nodes: Any, graph: Graph) -> np.ndarray:
     if array.ndim != 1 or not (array.size == 0 or np.issubdtype(array.dtype, np.integer)):
         raise GraphError(
             f"nodes has type {array.dtype} and shape {array.shape}; pass integer node indices, or "
-            f"a boolean mask of all {graph.num_nodes:,} nodes.{ids_hint(array)}"
+            f"a boolean mask of all {plural(graph.num_nodes, 'node')}.{ids_hint(array)}"
         )
     if array.size and (array.min() < 0 or array.max() >= graph.num_nodes):
         outside = array.min() if array.min() < 0 else array.max()
         raise GraphError(
-            f"nodes contains {outside:,} but the graph has {graph.num_nodes:,} nodes; node "
+            f"nodes contains {outside:,} but the graph has {plural(graph.num_nodes, 'node')}; node "
             "indices go from 0 to "
             f"{graph.num_nodes - 1:,}.{ids_hint(outside[None], graph.node_ids)}"
         )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Never, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from hoplite.csr import (
     frozen,
     mean_weight,
 )
-from hoplite.errors import ConfigError, GraphError, plural, some_of, warn
+from hoplite.errors import ConfigError, GraphError, nearest_hint, plural, some_of, warn
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
 
@@ -78,7 +78,11 @@ class Split:
         test: Any = (),
         note: str = "",
         seed: int | None = None,
+        **unknown: Never,
     ) -> None:
+        for name in unknown:
+            hint = nearest_hint(name, [*PARTS, "note", "seed"])
+            raise TypeError(f"Split has no parameter {name!r}.{hint}")
         parts = dict(zip(PARTS, (train, val, test), strict=True))
         masks = map(np.asarray, parts.values())
         lengths = tuple(len(mask) for mask in masks if mask.dtype == bool and mask.ndim == 1)
@@ -99,7 +103,7 @@ class Split:
         sizes = self.sizes()
         about = f", {self.description}" if self.description else ""
         return (
-            f"Split(train: {sizes['train']:,} nodes, val: {sizes['val']:,}, "
+            f"Split(train: {plural(sizes['train'], 'node')}, val: {sizes['val']:,}, "
             f"test: {sizes['test']:,}{about})"
         )
 
@@ -297,8 +301,8 @@ class Graph(Described):
         if bad.any():
             row = int(np.flatnonzero(bad.any(axis=1))[0])
             raise GraphError(
-                f"edge {row} is {tuple(edges[row].tolist())} but the graph has {n:,} nodes; "
-                f"node indices go from 0 to {n - 1:,}."
+                f"edge {row} is {tuple(edges[row].tolist())} but the graph has "
+                f"{plural(n, 'node')}; node indices go from 0 to {n - 1:,}."
             )
         if weights is None:
             values = np.ones(len(edges), np.float32)
@@ -306,7 +310,7 @@ class Graph(Described):
             values = as_array(weights, "weights")
             if values.shape != (len(edges),):
                 raise GraphError(
-                    f"weights has shape {values.shape} but there are {len(edges):,} edges; "
+                    f"weights has shape {values.shape} but there are {plural(len(edges), 'edge')}; "
                     "pass one weight per edge."
                 )
             check_weights(values)
@@ -515,9 +519,9 @@ class Graph(Described):
         if missing.size:
             names = some_of(self.class_names[c] for c in missing)
             warn(
-                f"{missing.size} of {self.num_classes} classes have no training node ({names}), "
-                "so they cannot be predicted; label some of their nodes for training, or remove "
-                "these labels.",
+                f"{missing.size} of {plural(self.num_classes, 'class')} cannot be predicted, "
+                f"because there is no training node for {names}; label some of their nodes for "
+                "training, or remove these labels.",
                 stacklevel=4,
             )
 
@@ -731,7 +735,7 @@ def _checked_types(types: Sequence[Any], edges: int) -> np.ndarray:
     """The type of every edge, as text."""
     texts = np.array(["" if name is None else str(name).strip() for name in types], str)
     if len(texts) != edges:
-        raise GraphError(f"types has {len(texts):,} entries but there are {edges:,} edges.")
+        raise GraphError(f"types has {len(texts):,} entries but there are {plural(edges, 'edge')}.")
     if (texts == "").any():
         raise GraphError("types has a missing value; every edge needs a type.")
     return texts
@@ -756,7 +760,7 @@ def _check_relations(relations: Sequence[Relation], nodes: int) -> None:
         if relation.adjacency.shape != (nodes, nodes):
             raise GraphError(
                 f"relation {relation.name!r} has shape {relation.adjacency.shape} but the graph "
-                f"has {nodes:,} nodes."
+                f"has {plural(nodes, 'node')}."
             )
 
 
@@ -801,7 +805,7 @@ def _checked_adjacency(adjacency: Any) -> sp.csr_array:
     gap = abs(matrix - turned)
     if gap.nnz and gap.data.max() > 1e-6 * matrix.data.max():
         raise GraphError(
-            f"adjacency is not symmetric ({gap.nnz // 2:,} pairs differ); "
+            f"adjacency is not symmetric for {plural(gap.nnz // 2, 'pair')} of nodes; "
             "use Graph.from_edges, which ignores direction."
         )
     return matrix
@@ -819,7 +823,7 @@ def _checked_features(features: Any, n: int) -> np.ndarray | sp.csr_array:
         raise GraphError(f"features has shape {matrix.shape}; pass one row of numbers per node.")
     if matrix.shape[0] != n:
         raise GraphError(
-            f"features has {matrix.shape[0]:,} rows but the graph has {n:,} nodes; "
+            f"features has {plural(matrix.shape[0], 'row')} but the graph has {plural(n, 'node')}; "
             "pass one row per node."
         )
     if values.dtype.kind not in NUMBERS:
@@ -844,7 +848,7 @@ def _checked_labels(labels: Any, n: int, class_names: Sequence[str] | None) -> n
     labels = as_array(labels, "labels")
     if labels.shape[:1] != (n,):
         raise GraphError(
-            f"labels has shape {labels.shape} but the graph has {n:,} nodes; "
+            f"labels has shape {labels.shape} but the graph has {plural(n, 'node')}; "
             "pass one label per node, -1 where unknown."
         )
     return kind_of(labels).checked(labels, class_names)
@@ -858,7 +862,7 @@ def _check_split(split: Any, labels: np.ndarray) -> None:
     for length in split.mask_lengths:
         if length != len(labels):
             raise GraphError(
-                f"split has a mask of {length:,} nodes but the graph has {len(labels):,}; "
+                f"split has a mask of {plural(length, 'node')} but the graph has {len(labels):,}; "
                 "pass masks with one value per node."
             )
     check_split(split, labels)
@@ -872,8 +876,8 @@ def check_split(split: Split, labels: np.ndarray) -> None:
         if nodes.size and (nodes[0] < 0 or nodes[-1] >= n):
             outside = nodes[0] if nodes[0] < 0 else nodes[-1]
             raise GraphError(
-                f"split.{part} contains node {outside:,} but the graph has {n:,} nodes; node "
-                f"indices go from 0 to {n - 1:,}."
+                f"split.{part} contains node {outside:,} but the graph has {plural(n, 'node')}; "
+                f"node indices go from 0 to {n - 1:,}."
             )
         unlabelled = nodes[~known_labels(labels[nodes])]
         if unlabelled.size:

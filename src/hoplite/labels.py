@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hoplite.errors import GraphError, check_choice, plural
+from hoplite.errors import GraphError, check_choice, option_name, plural, some_of
 
 UNKNOWN_LABEL = -1
 AUTO = "auto"
@@ -90,13 +90,13 @@ class Classes(LabelKind):
             raise GraphError(f"labels contain {labels.min()}; use -1 for an unknown label.")
         if names is None and labels.max(initial=-1) >= max(n, 1):
             raise GraphError(
-                f"labels contain {labels.max():,} but the graph has only {n:,} nodes; number the "
-                "classes 0, 1, 2, ... and use -1 for an unknown label."
+                f"labels contain {labels.max():,} but the graph has only {plural(n, 'node')}; "
+                "number the classes 0, 1, 2, ... and use -1 for an unknown label."
             )
         if names is not None and labels.max(initial=-1) >= len(names):
             raise GraphError(
-                f"labels contain {labels.max()} but there are {len(names)} class names; labels "
-                f"must be from 0 to {len(names) - 1}."
+                f"labels contain {labels.max()} but there are {plural(len(names), 'class name')}; "
+                f"labels must be from 0 to {len(names) - 1}."
             )
         return labels
 
@@ -179,8 +179,8 @@ class Sets(LabelKind):
         count = labels.shape[1]
         if names is not None and len(names) != count:
             raise GraphError(
-                f"labels have {count} columns but there are {len(names)} class names; pass one "
-                "for each column."
+                f"labels have {plural(count, 'column')} but there are "
+                f"{plural(len(names), 'class name')}; pass one for each column."
             )
         if not count:
             raise GraphError("labels have no columns; pass one column per label.")
@@ -310,8 +310,10 @@ def relabelled(
     if kind is CLASSES and task == NUMBERS.task:
         odd = [name for name in names if not is_numeral(name)]
         if odd:
+            use = option_name("task", CLASSES.task)
             raise GraphError(
-                f"task is {task!r}, but a label is {odd[0]!r}; all labels must be numbers."
+                f"{option_name('task', task)} requires numbers as labels, but these are "
+                f"{plural(len(names), 'class')} ({some_of(odd, 3)}); use {use} to predict them."
             )
         return np.array([*map(float, names), np.nan])[labels], ()
     if kind is NUMBERS and task == CLASSES.task:

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from hoplite.config import check_flag, check_number
 from hoplite.csr import mean_weight
-from hoplite.errors import warn
+from hoplite.errors import option_name, plural, warn
 from hoplite.graph import IN, OUT, Graph
 from hoplite.operators import find_operator
 from hoplite.preparation import Preparation
@@ -37,10 +37,27 @@ DENSE_NODES = 512  # below that, or for more than a half of all vectors, LAPACK 
 
 
 def with_structural(graph: Graph, count: int | None = None, *, link: bool = False) -> Graph:
-    """``graph`` with its ``link`` and ``count`` structural features after its own features.
+    """Append links and structural features to the features of a graph.
 
-    If None, a graph without features gets 32, and a warning; any other stays as it is. What links
-    are is above.
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    count : int, optional
+        Number of singular vectors, see :func:`structural_features`. By default a graph without
+        features gets 32, with a warning, and any other graph none of these features.
+    link : bool, default False
+        Whether to append the rows of the adjacency matrix, see :func:`with_link`.
+
+    Returns
+    -------
+    Graph
+
+    Examples
+    --------
+    >>> g = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)[:, :1])
+    >>> with_structural(g, 1).feature_names
+    ('x0', 'degree', 'log degree', 'vector 1')
     """
     check_flag("link", link)
     if link:
@@ -51,8 +68,8 @@ def with_structural(graph: Graph, count: int | None = None, *, link: bool = Fals
         count = DEFAULT_VECTORS
         warn(
             f"{graph.name} has no features, so structural features are used: degree, log degree "
-            f"and {count} singular vectors; set their number with --structural (structural= in "
-            "Python).",
+            f"and {plural(count, 'singular vector')}; set their number with "
+            f"{option_name('structural')}.",
             stacklevel=3,
         )
     check_number("structural", count, 0, MAX_VECTORS, whole=True)
@@ -65,8 +82,21 @@ def with_log_degree(graph: Graph, names: Sequence[str] = ()) -> Graph:
     They are log(1 + number of neighbours) and, if not all edges have one weight,
     log(1 + d / w) as "log weighted degree". d are the weighted degrees and w is the graph's
     ``loop_weight``, the mean weight of an edge. A model keeps the w of its training, so that a
-    degree means the same in every graph; ``names`` are those that a model has.
+    degree means the same in every graph.
 
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    names : sequence of str, optional
+        The names of these features in a trained model.
+
+    Returns
+    -------
+    Graph
+
+    Examples
+    --------
     >>> g = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)[:, :1])
     >>> with_log_degree(g).feature_names, with_log_degree(g).features[:, 1].round(2).tolist()
     (('x0', 'log degree'), [0.69, 1.1, 0.69])
@@ -163,6 +193,19 @@ def structural_features(graph: Graph, count: int = DEFAULT_VECTORS) -> np.ndarra
     vector's square is s_j^2. An isolated node has zeros (A + I would spend a vector on it). Where
     there are fewer than ``count`` vectors the rest is 0. The same graph gives the same numbers.
 
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    count : int, default 32
+        Number of singular vectors.
+
+    Returns
+    -------
+    (n, 2 + count) ndarray of float32
+
+    Examples
+    --------
     >>> g = Graph.from_edges([(0, 1), (1, 2), (2, 0)], features=np.empty((4, 0)))
     >>> structural_features(g, 1)[[0, 3]].round(2)
     array([[1.33, 1.1 , 1.15],
@@ -199,6 +242,17 @@ def with_link(graph: Graph) -> Graph:
     They are called ``link to ID``, of directed edges also ``link from ID``, and of types
     ``link to ID (TYPE)``, with the index of a node for its id if it has none.
 
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+
+    Returns
+    -------
+    Graph
+
+    Examples
+    --------
     >>> g = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)[:, :1], weights=[3.0, 4.0])
     >>> linked = with_link(g)
     >>> linked.feature_names

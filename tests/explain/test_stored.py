@@ -101,7 +101,7 @@ def test_flips_of_a_store(graphs, tmp_path):
                 ]
             json.dumps(one, allow_nan=False)
     assert seen > 4
-    with pytest.raises(StoreError, match="increase --memory"):
+    with pytest.raises(StoreError, match="increase memory="):
         flips(trained, store, graph.node_ids[0], memory="1MB")
 
 

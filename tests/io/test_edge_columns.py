@@ -100,7 +100,7 @@ def test_edge_lists_name_their_columns(tmp_path: Path) -> None:
     np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 5, 1], [5, 0, 70], [1, 70, 0]])
     with pytest.raises(DatasetError, match=r"no columns 'form' and 'to' \(it starts with 'from',"):
         hoplite.load(path, source="form", target="to")
-    with pytest.raises(DatasetError, match="--source and --target"):
+    with pytest.raises(DatasetError, match="source= and target="):
         hoplite.load(path)
     (tmp_path / "web.mtx").write_text(
         "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n"

@@ -122,7 +122,7 @@ def test_edge_lists(tmp_path, name, text):
     [
         ("", "has no edge in its first lines"),
         ("# only words\n", "has no edge in its first lines"),
-        ("a\nb\n", "has 1 columns; it must have source, target"),
+        ("a\nb\n", "has 1 column; it must have source, target"),
         ("a b c d\n", "has 4 columns"),
         ("# a\na b\nc\n", "line 3 has 1 cell instead of 2"),
         ("a b\nc d\ne f g h\n", "line 3 has at least 3 cells instead of 2"),

@@ -148,7 +148,7 @@ def test_days_are_read_and_never_guessed(tmp_path):
     np.testing.assert_allclose(found, [18_627, 2, 1.5], atol=0.01)
     assert column.original(graph.features[0], 0) == "2020-12-31"
     write(tmp_path, "id,day\na,03/04/2020\nb,04/03/2020\nc,03/04/2020\n", "source,target\n")
-    with pytest.warns(HopliteWarning, match="3 of 3 values are not clearly dates"):
+    with pytest.warns(HopliteWarning, match="3 of 3 values could not be read reliably as a date"):
         graph = datasets.read_tables(tmp_path)
     assert graph.feature_names == ("day=03/04/2020", "day=04/03/2020")
 
@@ -211,7 +211,7 @@ WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
 
 @given(data=st.data())
 @examples(25)
-@pytest.mark.filterwarnings("ignore:.*classes have no training node", "ignore:.*different values")
+@pytest.mark.filterwarnings("ignore:.*classes cannot be predicted", "ignore:.*different values")
 def test_csv_and_parquet_give_the_same_graph(data, tmp_path_factory):
     ids = data.draw(
         st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=8, unique=True)

@@ -235,5 +235,5 @@ def test_decimal_commas(tmp_path, cells, numbers):
     graph = hoplite.load(data, scale="none")
     known = [i for i, one in enumerate(numbers) if one is not None]
     assert graph.features[known, 1].tolist() == [numbers[i] for i in known]
-    with pytest.warns(HopliteWarning, match="values are not clearly numbers"):
+    with pytest.warns(HopliteWarning, match="could not be read reliably as a number"):
         hoplite.load((nodes.iloc[known], edges.iloc[:0]), scale="none")  # text in a frame is text

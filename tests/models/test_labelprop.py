@@ -89,8 +89,8 @@ def test_saved_models_are_of_their_own_nodes(graphs, tmp_path):
 
     text = (folder / "config.json").read_text()
     for change, message in (
-        (lambda c: c.pop("node_index"), "do not fit a labelprop"),
-        (lambda c: c["node_index"].update(count=29), "do not fit a labelprop"),
+        (lambda c: c.pop("node_index"), "do not fit model .labelprop."),
+        (lambda c: c["node_index"].update(count=29), "do not fit model .labelprop."),
         (lambda c: c["node_index"].update(count=-1), "is damaged"),
     ):
         content = json.loads(text)

@@ -119,7 +119,7 @@ def test_workers_that_cannot_do_the_work(graphs, tmp_path, dask):
     assert "cannot import Hoplite" in sentence(none)
     small = dask.worker("--memory-limit", "1GB")
     found = sentence(small, memory="900MB")
-    assert "--memory-limit 0, or use --memory 800MB or less" in found
+    assert "--memory-limit 0, or lower Hoplite's limit to 800MB" in found
     hide = f"mount -t tmpfs tmpfs {tmp_path}"
     if subprocess.run(["unshare", "-m", "sh", "-c", hide], capture_output=True).returncode == 0:
         blind = dask.worker(prefix=["unshare", "-m", "sh", "-c", f'{hide} && exec "$@"', "sh"])

@@ -222,7 +222,7 @@ def test_nothing_new_leaves_the_store_as_it_was(tmp_path):
     small_store(tmp_path / "s")
     before, new = content(tmp_path / "s"), (None, edge((0, "x")))
     update_store((None, new[1].slice(1)), tmp_path / "s")
-    with pytest.warns(HopliteWarning, match="1 of 1 edges .* are dropped"):
+    with pytest.warns(HopliteWarning, match="1 of 1 edge .* are dropped"):
         update_store(new, tmp_path / "s", unknown_nodes="drop")
     assert content(tmp_path / "s") == before
     assert not HopStore.open(tmp_path / "s").manifest.added

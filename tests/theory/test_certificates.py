@@ -157,7 +157,7 @@ def test_refusals(whole):
     with pytest.raises(ConfigError, match="confidence is 1"):
         hoplite.certify(refit, graph, confidence=1)
     full = graph.with_split(Split(np.arange(NODES)))
-    with pytest.raises(GraphError, match="too few unlabelled nodes"):
+    with pytest.raises(GraphError, match="all nodes are training or validation nodes"):
         hoplite.certify(greedy, full)
 
 

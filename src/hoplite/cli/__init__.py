@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import signal
 import sys
 import warnings
@@ -23,7 +24,13 @@ from hoplite.cli.propagate import propagate
 from hoplite.cli.search import search
 from hoplite.cli.serve import serve
 from hoplite.cli.train import train
-from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage
+from hoplite.errors import (
+    ConfigError,
+    GridError,
+    HopliteError,
+    command_line_names,
+    is_shortage,
+)
 
 COMMANDS = {
     "Start here": (train, predict, explain),
@@ -88,8 +95,9 @@ def main() -> None:
             signal.signal(number, interrupt)
     code: Any = 0
     try:
-        register_named_model(sys.argv[1:])
-        code = app(standalone_mode=False)
+        with command_line_names():
+            register_named_model(sys.argv[1:])
+            code = app(standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         if not received:
             code = _report(error)
@@ -136,6 +144,11 @@ def _report_usage(error: Any) -> int:
         matches = difflib.get_close_matches(error.option_name, names, n=1, cutoff=0.7)
         hint = f" Did you mean {matches[0]}?" if matches else ""
         message = f"No such option: {error.option_name}.{hint}"
+    unknown = re.match("No such command '(.+?)'", message)
+    if unknown and context is not None:
+        flag, known = f"--{unknown[1]}", context.command.commands.items()
+        owners = [name for name, one in known if any(flag in option.opts for option in one.params)]
+        message += f" Did you mean `hoplite {owners[0]} {flag}`?" if len(owners) == 1 else ""
     if hasattr(error.__cause__, "errors"):  # pydantic's, of a value that is not of the type
         detail = error.__cause__.errors()[0]
         reason = detail["msg"].partition(",")[0].replace("Input should be", "it must be")

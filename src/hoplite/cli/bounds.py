@@ -11,7 +11,7 @@ from typer import Option
 import hoplite
 from hoplite.bases import find_basis
 from hoplite.cli import console, options
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, plural
 from hoplite.models import MODELS, model_config
 from hoplite.progress import steps_bar
 
@@ -144,9 +144,10 @@ def _print(values: dict[str, Any]) -> None:
         rows.append([f"the paper's theorem {family.facts.theorem}", _figure(paper), note])
     fixed = ", ".join(f"{name} {values[name]}" for name in ("alpha", "time") if name in values)
     title = (
-        f"{values['dataset']}: {values['model']}, {values['hops']} hops, {values['operator']}, "
-        f"{basis.title}, {fixed or 'a = ' + format(values['coefficient_bound'], '.4g')}, "
-        f"b = {values['weight_bound']:.4g}, {values['nodes']:,} nodes"
+        f"{values['dataset']}: {values['model']}, {plural(values['hops'], 'hop')}, "
+        f"{values['operator']}, {basis.title}, "
+        f"{fixed or 'a = ' + format(values['coefficient_bound'], '.4g')}, b = "
+        f"{values['weight_bound']:.4g}, {plural(values['nodes'], 'node')}"
     )
     console.print_table(title, ["Rademacher complexity", "value", ""], rows)
     ratio = values["bound"] / estimate["value"] if estimate["value"] else 1.0
@@ -157,8 +158,8 @@ def _print(values: dict[str, Any]) -> None:
         cut = values["truncation"]
         lost = f"at most {cut['error']:.2g}" if cut["error"] is not None else "an unknown fraction"
         console.print_line(
-            f"Cut after {values['hops']} hops, exp(beta S) loses {lost} of ||X Theta|| at "
-            f"|beta| = {values['coefficient_bound']:.3g}; "
+            f"Cut after {plural(values['hops'], 'hop')}, exp(beta S) loses {lost} of ||X Theta|| "
+            f"at |beta| = {values['coefficient_bound']:.3g}; "
             f"{cut['hops_needed'] or 'no number of'} hops lose at most {cut['tolerance']:g}."
         )
 

@@ -12,9 +12,9 @@ from hoplite.cli import console, options
 from hoplite.progress import steps_bar
 
 SUBJECTS = {
-    "holdout": "The model, by its test nodes",
-    "pac_bayes": "PAC-Bayes, without test nodes: a classifier with random weights around those "
-    "of such a model",
+    "holdout": "The model, from its test nodes",
+    "pac_bayes": "A classifier with random weights around those of such a model, without test "
+    "nodes (PAC-Bayes)",
 }
 
 
@@ -24,7 +24,7 @@ def certify(
     dataset: options.Dataset,
     confidence: float = Option(0.95, help="Confidence of each certificate."),
     halves_seed: int = Option(
-        0, "--seed", help="Seed that halves the labels; choose it before you see a result."
+        0, "--seed", min=0, help="Seed that halves the labels; choose it before you see a result."
     ),
     own_class: options.OwnClass = None,
     json: options.Json = False,
@@ -51,5 +51,5 @@ def certify(
         return
     for name, subject in SUBJECTS.items():
         certificate, refusal = getattr(certificates, name), certificates.refusals.get(name)
-        text = refusal if certificate is None else certificate.sentence() + "."
+        text = f"not possible: {refusal}" if certificate is None else f"{certificate.sentence()}."
         console.print_line(f"{subject}: {text}")

@@ -82,9 +82,9 @@ def explain(
     from hoplite.explain.exact import class_index
     from hoplite.explain.rendering import describe, explanation_page
 
-    for option, value in (("--class", class_), ("--against", against)):
+    for argument, value in (("class_", class_), ("against", against)):
         if value is not None:
-            class_index(option, model.class_names, value)
+            class_index(argument, model.class_names, value)
     data = hoplite.open_data(dataset, prepare=model, **options.without_none(reading))
     explainer = Explainer(model, data, memory=memory)
     explanations = [explainer.explain(name, class_, against=against, alone=alone) for name in nodes]

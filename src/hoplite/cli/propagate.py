@@ -11,7 +11,7 @@ from typer import Option
 import hoplite
 from hoplite.bases import find_basis
 from hoplite.cli import console, options
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, plural
 from hoplite.machine import format_bytes, parse_bytes, peak_memory
 from hoplite.preparation import TableOptions
 
@@ -118,9 +118,9 @@ def _print(summary: dict[str, Any]) -> None:
     basis = find_basis(summary["basis"]).title
     console.print_line(
         f"{summary['out']}: hops 0 to {summary['hops']} of {summary['dataset']} "
-        f"({summary['nodes']:,} nodes, {summary['features']:,} features, {summary['operator']}, "
-        f"{basis}), {format_bytes(summary['bytes'])} in {summary['row_blocks']:,} row "
-        f"blocks x {summary['panels']:,} panels"
+        f"({plural(summary['nodes'], 'node')}, {plural(summary['features'], 'feature')}, "
+        f"{summary['operator']}, {basis}), {format_bytes(summary['bytes'])} in "
+        f"{summary['row_blocks']:,} row blocks x {plural(summary['panels'], 'panel')}"
     )
     console.print_line(
         f"{summary['seconds']:.1f} s, peak memory {format_bytes(summary['peak_memory'])}"

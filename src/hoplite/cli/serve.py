@@ -8,6 +8,7 @@ from typer import Option
 
 import hoplite
 from hoplite.cli import console, graphs, options
+from hoplite.errors import plural
 from hoplite.progress import steps_bar
 
 
@@ -61,7 +62,7 @@ def serve(
                 console.print_json(place | {"dataset": data.name, "nodes": data.num_nodes})
             else:
                 console.print_line(
-                    f"{data.name}, {data.num_nodes:,} nodes: {where} (press Ctrl-C to stop)"
+                    f"{data.name}, {plural(data.num_nodes, 'node')}: {where} (press Ctrl-C to stop)"
                 )
             if open_:
                 import webbrowser

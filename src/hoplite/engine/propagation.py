@@ -29,7 +29,7 @@ from hoplite.engine.polynomial import (
     scatter_hops,
 )
 from hoplite.engine.sparse import SparseMatrix, spmm
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, plural
 from hoplite.graph import Graph
 from hoplite.machine import available_memory, format_bytes
 from hoplite.operators import Operator, Operators, find_operator, listed
@@ -316,7 +316,7 @@ def _fit(graph: Graph, operator: Operator, basis: Basis, hops: int) -> Basis:
     needed, free = 8 * nodes * (2 * columns + 2 * min(columns, BLOCK_COLUMNS)), available_memory()
     if needed > free:
         raise ConfigError(
-            f"is {str(basis)!r}, and fitting it to {nodes:,} nodes with {columns:,} "
+            f"is {str(basis)!r}, and fitting it to {plural(nodes, 'node')} with {columns:,} "
             f"features takes {format_bytes(needed)} of memory, but only {format_bytes(free)} is "
             "free; use another basis.",
             "basis",

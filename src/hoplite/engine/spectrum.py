@@ -17,6 +17,7 @@ from hoplite.engine.backend import one_blas_thread
 from hoplite.engine.polynomial import iterate
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import ConfigError, GraphError
+from hoplite.formatting import short
 from hoplite.graph import Graph
 from hoplite.operators import Operator, find_operator
 
@@ -76,8 +77,8 @@ def frequency_response(
     if hasattr(source, "filter_coefficients_"):
         if len(source.maps_) > 1:
             raise ConfigError(
-                f"a {source.config.model} has a filter for each class, or each feature and class; "
-                "pass the coefficients of one of them, from maps_."
+                f"model {source.config.model!r} has a filter for each class, or each feature and "
+                "class; pass the coefficients of one of them, from maps_."
             )
         coefficients, basis, operator = (
             source.filter_coefficients_,
@@ -86,7 +87,13 @@ def frequency_response(
         )
     if points is None:
         points = np.linspace(*find_operator(operator).spectrum, RESPONSE_POINTS)
-    coefficients = np.asarray(coefficients, dtype=np.float64)
+    try:
+        coefficients = np.asarray(coefficients, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"source is {short(repr(source))}; pass a trained linear model, or the coefficients of "
+            "a filter, e.g. [0.5, 0.5]."
+        ) from None
     if coefficients.ndim != 1:
         raise ConfigError(
             f"source has coefficients of shape {coefficients.shape}; pass those of a single "

@@ -23,12 +23,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.bases import find_basis
+from hoplite.config import check_number
 from hoplite.csr import row_ranges, rows_of
 from hoplite.engine.evaluation import Moments, Standardized, WeightsFirst
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix
-from hoplite.errors import ConfigError, GraphError, StoreError, nearest_hint, some_of
+from hoplite.errors import (
+    ConfigError,
+    GraphError,
+    StoreError,
+    nearest_hint,
+    option_name,
+    plural,
+    some_of,
+)
 from hoplite.explain.summary import Output
 from hoplite.graph import Graph, NodeData, StoredHops
 from hoplite.labels import kind_of
@@ -50,7 +59,13 @@ RESERVE = 32 * 10**6  # of the budget, for what is not counted
 
 
 class NoRemovals(StoreError):
-    """Removals cannot be computed for this model and data; all other explanations can."""
+    """Removals cannot be computed for this model and data; all other explanations can.
+
+    Examples
+    --------
+    >>> issubclass(NoRemovals, StoreError)
+    True
+    """
 
 
 class Rows(ABC):
@@ -191,7 +206,9 @@ class StoredRows(Rows):
     def graph_features(self, nodes: np.ndarray) -> Any:
         width = self.data.num_features if self._columns is None else len(self._columns)
         needed = 32 * len(nodes) * (width + 8)
-        self._require(needed, f"removing any of the {len(nodes):,} nodes within reach", NoRemovals)
+        self._require(
+            needed, f"removing any of the {plural(len(nodes), 'node')} within reach", NoRemovals
+        )
         return np.concatenate([rows.astype(np.float32) for _, rows in self.features(nodes)])
 
     def _aligned(self, rows: np.ndarray) -> np.ndarray:
@@ -218,8 +235,8 @@ class StoredRows(Rows):
             least = used_memory() + RESERVE + needed
             raise error(
                 f"{what} needs {format_bytes(needed)} more memory, {format_bytes(least)} in "
-                f"total, but the limit is {format_bytes(self._memory)}; increase --memory "
-                "(memory= in Python)."
+                f"total, but the limit is {format_bytes(self._memory)}; increase "
+                f"{option_name('memory')}."
             )
 
 
@@ -387,8 +404,10 @@ def require_linear(config: ModelConfig) -> None:
     """ConfigError unless the outputs of such a model are sums over hops, nodes and features."""
     if not issubclass(config.kind, LinearModel):
         linear = names_of(lambda kind: issubclass(kind, LinearModel), "or")
-        why = "is not linear in the features, so its outputs cannot be decomposed"
-        raise ConfigError(f"a {config.model} {why}; use {linear}.")
+        raise ConfigError(
+            f"model {config.model!r} is not linear, so its predictions are not sums over hops, "
+            f"nodes and features; use {linear}."
+        )
 
 
 def node_index(data: NodeData, node: Any) -> int:
@@ -416,8 +435,8 @@ def node_index(data: NodeData, node: Any) -> int:
     text = str(node)
     if isinstance(node, bool) or not text.isdecimal() or int(text) >= data.num_nodes:
         raise GraphError(
-            f"node {node!r} is not in the graph, which has {data.num_nodes:,} nodes without ids; "
-            f"pass an index from 0 to {data.num_nodes - 1:,}."
+            f"node {node!r} is not in the graph, which has {plural(data.num_nodes, 'node')} "
+            f"without ids; pass an index from 0 to {data.num_nodes - 1:,}."
         )
     return int(node)
 
@@ -450,16 +469,13 @@ def class_index(argument: str, names: Sequence[str], value: Any) -> int:
     >>> class_index("class_", ("cat", "dog"), "dog"), class_index("class_", ("cat", "dog"), 0)
     (1, 0)
     """
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if whole and 0 <= value < len(names):
-        return int(value)
-    if not isinstance(value, str) or value not in names:
-        hint = nearest_hint(value, names)
-        raise ConfigError(
-            f"{argument} is {value!r} but the model has {len(names)} classes; pass an index from 0 "
-            f"to {len(names) - 1}, or a name: {some_of(names, 10)}.{hint}"
-        )
-    return names.index(value)
+    if isinstance(value, str):
+        if value in names:
+            return names.index(value)
+        known = f"the classes of the model are {some_of(names, 10)}.{nearest_hint(value, names)}"
+        raise ConfigError(f"is {value!r}; {known}", argument)
+    check_number(argument, value, 0, len(names) - 1, whole=True)
+    return int(value)
 
 
 def require_one_class(task: Task) -> None:
@@ -487,7 +503,7 @@ def compared_classes(
         raise ConfigError("cannot be combined with against; leave one of them out.", "alone")
     rival = class_index("against", names, against)
     if rival == target:
-        reason = f"is {names[target]!r}, the explained class itself; choose another class."
+        reason = f"is {names[target]!r}, which is the explained class; choose another class."
         raise ConfigError(reason, "against")
     return target, rival
 

@@ -182,7 +182,19 @@ class Explainer:
     def explain_at(
         self, index: int, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
-        """Explain the prediction for the node with this index; see :meth:`explain`."""
+        """Explain the prediction for the node with this index.
+
+        Parameters
+        ----------
+        index : int
+            Index of the node, from 0.
+        class_, against, alone
+            As for :meth:`explain`.
+
+        Returns
+        -------
+        Explanation
+        """
         trained, logits = self.exact.trained, self.exact.logits_of(index)
         classes = compared_classes(
             trained.task, trained.class_names, logits, class_, against, alone=alone
@@ -512,7 +524,17 @@ class Explanation(Described):
         return explanation_figure(self.summary(top), by)
 
     def to_dict(self, top: int = 10, flips: Flips | None = None) -> dict[str, Any]:
-        """Return :meth:`summary` as plain JSON values."""
+        """Return :meth:`summary` as plain JSON values.
+
+        Parameters
+        ----------
+        top, flips
+            As for :meth:`summary`.
+
+        Returns
+        -------
+        dict
+        """
         return self.summary(top, flips).to_dict()
 
     def __repr__(self) -> str:

@@ -36,7 +36,7 @@ from hoplite.bases import Step, find_basis
 from hoplite.config import check_number
 from hoplite.engine.backend import transposed_product
 from hoplite.engine.sparse import SparseMatrix, spmm
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, option_name
 from hoplite.explain.exact import (
     ExactModel,
     NoRemovals,
@@ -59,7 +59,6 @@ NUM_TRIES = 4  # times as many candidates as are reported are rebuilt
 NEAR = 1e-6  # of the largest logit: margins that rounding, or a tie, may decide
 BATCH_NUMBERS = 1 << 20  # a signal of this size stays in the cache: four times faster on Pubmed
 MAX_COLUMNS = 512
-OTHER = ". Train with --model lgc to see them"
 
 
 def flips(
@@ -125,13 +124,14 @@ def flips(
         raise ConfigError("the model has only one class, so no removal can change a prediction.")
     index = node_index(exact.data, node)
     operator, links = model.config.operator, links_among(model.feature_names, model.preparation)
+    other = f". Train with {option_name('model', 'lgc')} to see them"
     for refused, why in (
         (model.parts_, "has an operator for each direction or type of edges, or channel"),
         (links is not None, "has links as features, which a removal changes"),
-        (model.neighbours, f"also uses the labels of neighbours{OTHER}"),
+        (model.neighbours, f"also uses the labels of neighbours{other}"),
         (
             not find_operator(operator).symmetric,
-            f"has the operator {operator}, which is not symmetric{OTHER}",
+            f"has the operator {operator}, which is not symmetric{other}",
         ),
     ):
         if refused:

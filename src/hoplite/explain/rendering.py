@@ -227,14 +227,15 @@ def model_name(values: Summary) -> str:
 
 
 def quantity(values: Summary) -> str:
-    """What is explained: a value, a logit, or the lead of a class over another or the threshold."""
+    """What is explained: a value, a logit, or the margin of a class over another or the "
+    "threshold."""
     name = short(values.class_)
     if values.model.task == "regression":
         return "the predicted value"
     if values.against is None:
         return f"the logit of {name}"
     over = short(values.against) if values.threshold is None else "the threshold"
-    return f"the lead of {name} over {over}"
+    return f"the margin of {name} over {over}"
 
 
 def total(values: Summary) -> str:

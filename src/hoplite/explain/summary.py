@@ -204,6 +204,12 @@ class Flips(_Value, frozen=True):
     standardized : bool
         Whether the search assumed constant mean and deviation of the outputs, so that it may have
         missed some removals.
+
+    Examples
+    --------
+    >>> none = Removals(found=(), checked=4, of=4)
+    >>> Flips(none, none, margin=1.5, standardized=False).exhaustive
+    True
     """
 
     edges: Removals[EdgeFlip]
@@ -251,6 +257,42 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     ``against``, the margin is the difference of the two logits plus ``threshold.contribution``, so
     it is never negative for the predicted class; without, it is the logit of the class, or a number
     in its unit.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of the data.
+    model, node : ShownModel, ShownNode
+        The model, and the explained node with its prediction.
+    class_, against : str
+        The explained class, and the one to compare with, or None.
+    margin, constant, residual : float
+        What is explained, the part that belongs to no hop, and the rounding error.
+    classes : Strongest of Output
+        Logits and probabilities of the classes.
+    hops : tuple of HopPart
+        Contributions of all hops.
+    nodes, features : Strongest
+        The largest contributions of nodes and of features, and the sums of the others.
+    node_features : tuple of PairPart
+        The largest contributions of one feature of one node.
+    neighbourhood : Neighbourhood
+        The nodes to draw, and the edges between them.
+    flips, changes : Flips or None, Changes or None
+        Removals, and changes of the node's own values, that change the prediction.
+    neighbour_labels : Strongest of NodePart or None
+        Contributions of labels of neighbours, if the model uses them.
+    threshold : ThresholdPart or None
+        The contribution of a chosen threshold.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> graph = hoplite.load("cora")
+    >>> model = hoplite.train(graph, "sgc", hops=2, epochs=5).model
+    >>> found = hoplite.explain.explain(model, graph, 17).summary(top=3)
+    >>> found.dataset, len(found.hops), len(found.nodes.top)
+    ('cora', 3, 3)
     """
 
     dataset: str

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.errors import plural
 from hoplite.explain.exact import compared_classes, contrast
 from hoplite.formatting import MAX_ROWS, Described, Description, Table, signed
 from hoplite.graph import Graph
@@ -56,6 +57,17 @@ class GraphExplanation(Described):
         "hop" or "depth".
     outside : float
         The part of the columns that belongs to no node, such as the number of nodes in ``hops``.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> pair = Graph.from_edges([(0, 1)], [[1.0], [2.0]])
+    >>> path = Graph.from_edges([(0, 1), (1, 2)], [[1.0], [2.0], [1.0]])
+    >>> graphs = hoplite.load_graphs([pair, path] * 4, labels=["pair", "path"] * 4)
+    >>> model = hoplite.train_graphs(graphs, "hops", epochs=5).model
+    >>> why = hoplite.explain_graph(model, graphs, 1)
+    >>> why.by_node.shape, abs(why.residual) < 1e-5
+    ((3,), True)
     """
 
     graph_id: Any
@@ -98,7 +110,17 @@ class GraphExplanation(Described):
         return [*(self.graph.node_ids or range(self.graph.num_nodes))]
 
     def to_dict(self, top: int = 10) -> dict[str, Any]:
-        """Plain JSON values, with the ``top`` nodes and columns."""
+        """The explanation as plain JSON values.
+
+        Parameters
+        ----------
+        top : int, default 10
+            Maximum number of nodes, and of columns.
+
+        Returns
+        -------
+        dict
+        """
         steps = {} if self.by_step is None else {f"by_{self.steps}": self.by_step.tolist()}
         nodes = _strongest(self._addends.get("node", ()), top)
         columns = _strongest(self.columns.items(), top)
@@ -126,12 +148,24 @@ class GraphExplanation(Described):
         return {self.steps: [*enumerate(self.by_step.tolist())], "node": nodes, **columns}
 
     def describe(self, top: int = 10) -> Description:
-        """Tables of hops, nodes and columns, each of which adds up to the logit."""
-        lead = "" if self.against is None else f", its lead over {self.against}"
+        """Tables of hops, nodes and columns, each of which adds up to the logit.
+
+        Parameters
+        ----------
+        top : int, default 10
+            Maximum number of rows of a table; one more has the sum of all others.
+
+        Returns
+        -------
+        Description
+        """
+        what = f"logit of {self.class_}"
+        if self.against is not None:
+            what = f"margin of {self.class_} over {self.against}"
         facts = {
-            "graph": f"{self.graph_id}, {self.graph.num_nodes:,} nodes",
+            "graph": f"{self.graph_id}, {plural(self.graph.num_nodes, 'node')}",
             "predicted": self.predicted,
-            f"logit of {self.class_}{lead}": signed(self.logit, 4),
+            what: signed(self.logit, 4),
         }
         tables = [self._table(what, parts, top) for what, parts in self._addends.items()]
         return Description(f"Why {self.graph_id} is predicted {self.predicted}", facts, tables)
@@ -161,6 +195,11 @@ class GraphExplanation(Described):
 
         The area of a node is its contribution. For large graphs, only the 300 nodes with the
         largest contributions are drawn. If the logit is not a sum over nodes, all are grey.
+
+        Returns
+        -------
+        str
+            An SVG element.
         """
         explained = self.parts is not None
         amounts = np.zeros(self.graph.num_nodes) if self.by_node is None else self.by_node
@@ -196,7 +235,12 @@ class GraphExplanation(Described):
         )
 
     def page(self) -> str:
-        """The picture and the tables as one HTML page; all names are escaped."""
+        """The picture and the tables as one HTML page; all names are escaped.
+
+        Returns
+        -------
+        str
+        """
         described, class_ = self._describe(), html.escape(self.class_)
         legend = (
             f"Blue nodes support {class_}, orange ones oppose it; the area is the contribution."

@@ -85,9 +85,13 @@ class GraphSet(Described):
                 f"offsets must increase from 0 to {n:,}, the number of nodes, one entry per graph."
             )
         if self.features.shape[0] != n:
-            raise GraphError(f"features has {self.features.shape[0]:,} rows for {n:,} nodes.")
+            raise GraphError(
+                f"features has {plural(self.features.shape[0], 'row')} for {plural(n, 'node')}."
+            )
         if self.node_ids is not None and len(self.node_ids) != n:
-            raise GraphError(f"node_ids has {len(self.node_ids):,} entries for {n:,} nodes.")
+            raise GraphError(
+                f"node_ids has {len(self.node_ids):,} entries for {plural(n, 'node')}."
+            )
         split = Split() if self.split is None else self.split
         table = Graph(  # checks labels, split and names as those of nodes are checked
             sp.csr_array((len(steps), len(steps)), dtype=np.float32),
@@ -180,7 +184,17 @@ class GraphSet(Described):
         return np.diff(self.offsets)
 
     def block(self, start: int, stop: int) -> Graph:
-        """Graphs ``start`` to ``stop`` (excluded) as one graph; GraphError if an edge joins two."""
+        """Several consecutive graphs as one; GraphError if an edge joins two of them.
+
+        Parameters
+        ----------
+        start, stop : int
+            Index of the first graph, and of the one after the last.
+
+        Returns
+        -------
+        Graph
+        """
         low, high = int(self.offsets[start]), int(self.offsets[stop])
         edges = self.edge_rows.read(low, high)
         columns, degrees = edges.indices, np.diff(edges.indptr)
@@ -196,7 +210,18 @@ class GraphSet(Described):
         return Graph(matrix, rows, feature_names=self.feature_names, preparation=self.preparation)
 
     def blocks(self, width: int = 1) -> Iterator[tuple[slice, Graph]]:
-        """Ranges of graphs with at most 4 million values, ``width`` for each node, or one graph."""
+        """Ranges of graphs with at most 4 million values, or of one graph.
+
+        Parameters
+        ----------
+        width : int, default 1
+            Number of values for each node.
+
+        Yields
+        ------
+        tuple of slice and Graph
+            The range, and its graphs as one.
+        """
         room, start = max(BLOCK // max(width, 1), 1), 0
         while start < len(self):
             stop = int(np.searchsorted(self.offsets, self.offsets[start] + room, "right")) - 1
@@ -205,7 +230,17 @@ class GraphSet(Described):
             start = stop
 
     def pieces(self, width: int = 1) -> Iterator[GraphSet]:
-        """The ranges of :meth:`blocks` as sets, without a split."""
+        """The ranges of :meth:`blocks` as sets, without a split.
+
+        Parameters
+        ----------
+        width : int, default 1
+            Number of values for each node.
+
+        Yields
+        ------
+        GraphSet
+        """
         ids, names = self.graph_ids, self.node_ids
         for part, block in self.blocks(width):
             low, high = int(self.offsets[part.start]), int(self.offsets[part.stop])
@@ -221,13 +256,33 @@ class GraphSet(Described):
             )
 
     def graph(self, index: int) -> Graph:
-        """One graph, with the names of its nodes."""
+        """One graph, with the names of its nodes.
+
+        Parameters
+        ----------
+        index : int
+            Index of the graph, from 0.
+
+        Returns
+        -------
+        Graph
+        """
         graph = self.block(index, index + 1)
         low, high = self.offsets[index], self.offsets[index + 1]
         return graph if self.node_ids is None else graph.with_node_ids(self.node_ids[low:high])
 
     def index(self, graph_id: Any) -> int:
-        """The index of the graph with this id; GraphError if there is none."""
+        """The index of the graph with this id; GraphError if there is none.
+
+        Parameters
+        ----------
+        graph_id : str or int
+            An id, or an index if the graphs have no ids.
+
+        Returns
+        -------
+        int
+        """
         ids = range(len(self)) if self.graph_ids is None else self.graph_ids
         names = [*map(str, ids)]
         if str(graph_id) not in names:
@@ -273,17 +328,47 @@ class GraphSet(Described):
         return kept[key]
 
     def with_split(self, split: Split | None) -> GraphSet:
-        """The same graphs with another split."""
+        """The same graphs with another split.
+
+        Parameters
+        ----------
+        split : Split or None
+            Indices of graphs; None if all graphs with a label are training graphs.
+
+        Returns
+        -------
+        GraphSet
+        """
         graphs = dataclasses.replace(self, split=split)
         graphs.__dict__["_cache"] = self.__dict__.setdefault("_cache", {})  # of the same graphs
         return graphs
 
     def with_labels(self, labels: Any, class_names: Sequence[str] | None = None) -> GraphSet:
-        """The same graphs with other labels and no split."""
+        """The same graphs with other labels and no split.
+
+        Parameters
+        ----------
+        labels, class_names
+            As for :class:`hoplite.Graph`, one label per graph.
+
+        Returns
+        -------
+        GraphSet
+        """
         return dataclasses.replace(self, labels=labels, class_names=class_names, split=Split())
 
     def for_task(self, task: str | None) -> GraphSet:
-        """The same graphs with labels as :meth:`hoplite.Graph.for_task` makes them."""
+        """The same graphs with labels for a task.
+
+        Parameters
+        ----------
+        task : str or None
+            As for :meth:`hoplite.Graph.for_task`.
+
+        Returns
+        -------
+        GraphSet
+        """
         table = self.table.for_task(task)
         names = table.class_names or None
         return dataclasses.replace(self, labels=table.labels, class_names=names)

@@ -40,7 +40,7 @@ from hoplite.io.sources import (
     open_tables,
     table_files,
 )
-from hoplite.io.splits import stratified_split
+from hoplite.io.splits import stratified_split, warn_of_unused_seed
 from hoplite.io.tables import EdgeTable, NodeTable, Reading, id_sql, require_columns
 from hoplite.labels import known_labels
 from hoplite.preparation import Preparation, TableOptions
@@ -53,7 +53,22 @@ Options = Mapping[str, Any]
 
 
 def is_graph_set(source: Any) -> bool:
-    """Return whether ``source`` is a set of graphs, or the name or path of one."""
+    """Return whether an object is a set of graphs, or the path of one.
+
+    Parameters
+    ----------
+    source : object
+        A path, or any other object.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_graph_set("cora")
+    False
+    """
     if isinstance(source, GraphSet):
         return True
     if isinstance(source, list | tuple):
@@ -133,7 +148,9 @@ def load_graphs(
             "nodes and edges, a folder of the TU collection, or a .npz file."
         )
     graphs = graphs.for_task(options.get("task"))
-    return graphs.with_split(_drawn(graphs.table.split, graphs.table.labels, seed))
+    graphs = graphs.with_split(_drawn(graphs.table.split, graphs.table.labels, seed))
+    warn_of_unused_seed(graphs.table.split, seed, graphs.name)
+    return graphs
 
 
 def _drawn(split: Split, labels: Any, seed: int | None) -> Split:

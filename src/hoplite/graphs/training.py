@@ -74,6 +74,16 @@ class GraphResult(Described):
         What ``auto`` tried, best first.
     seconds : float
         Time of the training.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> pair = hoplite.Graph.from_edges([(0, 1)], [[1.0], [2.0]])
+    >>> path = hoplite.Graph.from_edges([(0, 1), (1, 2)], [[1.0], [2.0], [1.0]])
+    >>> graphs = hoplite.load_graphs([pair, path] * 4, labels=["pair", "path"] * 4)
+    >>> result = hoplite.train_graphs(graphs, "hops", epochs=5)
+    >>> result.summary()["graphs"]
+    8
     """
 
     graphs: GraphSet
@@ -88,7 +98,13 @@ class GraphResult(Described):
         return getattr(self.result, name)  # test_accuracy, metrics, plots and the rest
 
     def summary(self) -> dict[str, Any]:
-        """Everything but weights and curves, as plain JSON values."""
+        """Everything but weights and curves.
+
+        Returns
+        -------
+        dict
+            Values for JSON.
+        """
         pooling = self.model.pooling
         own = {"model": pooling.name} | dataclasses.asdict(pooling.settings)
         return self.result.summary() | {

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from msgspec.structs import replace
 
-from hoplite.errors import DatasetError, nearest_hint, some_of, warn
+from hoplite.errors import DatasetError, nearest_hint, option_name, plural, some_of, warn
 from hoplite.io.sources import Table, Workspace
 from hoplite.preparation import (
     CONSTANT,
@@ -300,8 +300,8 @@ def _misspelled(
 def empty_column(name: str, table: Table) -> DatasetError:
     """The error for a column without any value."""
     return DatasetError(
-        f"column {name!r} of {table.label} is empty; fill it or drop it (--drop {name}, drop= in "
-        "Python)."
+        f"column {name!r} of {table.label} is empty; fill it or drop it with "
+        f"{option_name('drop', name)}."
     )
 
 
@@ -463,7 +463,7 @@ class Features:
             if column is None:
                 raise DatasetError(
                     f"column {name!r} of {self._table.label} has no word that {MIN_ROWS} training "
-                    f"nodes share; drop it (--drop {name}, drop= in Python)."
+                    f"nodes share; drop it with {option_name('drop', name)}."
                 )
         texts = {n: self._fit_text(n) for n, c in self._columns.items() if c.type is TextColumn}
         fitted = {name: fit for name, fit in texts.items() if fit is not None}
@@ -517,7 +517,7 @@ class Features:
             node = self._node(next(first[name] for name in names if name in first))
             raise DatasetError(
                 f"{self._table.label} has missing values: {shown}, the first for node {node!r}; "
-                "fill them, remove the column, or use --gaps fill (gaps='fill' in Python)."
+                f"fill them, remove the column, or use {option_name('gaps', 'fill')}."
             )
         spans = {name: float(fit.span[place][0]) for name, place in places.items()}
         numbers = [name for name in names if self._columns[name].type is NumberColumn]
@@ -540,7 +540,7 @@ class Features:
                 warn(
                     f"column {name!r} of {self._table.label} has a different whole number in every "
                     f"row, so it looks like a key but is used as a feature; leave it out with "
-                    f"--drop {name} (drop= in Python)."
+                    f"{option_name('drop', name)}."
                 )
 
     def _node(self, row: int) -> str:
@@ -567,8 +567,8 @@ class Features:
         )
         if other:
             raise DatasetError(
-                f"column {name!r} of {self._table.label} has {other[0][0]:,} numbers for node "
-                f"{other[0][1]!r} but {width:,} {where}; all lists must have the same length."
+                f"column {name!r} of {self._table.label} has {plural(other[0][0], 'number')} for "
+                f"node {other[0][1]!r} but {width:,} {where}; all lists must have the same length."
             )
 
     def _fit_words(self, name: str) -> WordsColumn | None:
@@ -612,7 +612,8 @@ class Features:
         )
         if not filled:
             raise empty_column(name, self._table)
-        facts = f"text column {name!r} of {label} has {many:,} different values in {filled:,} rows"
+        facts = f"text column {name!r} of {label} has {plural(many, 'different value')} "
+        facts += f"in {plural(filled, 'row')}"
         mistake = self._warn_about_typing(name, column)
         if limit is None and many > MAX_VALUES:
             raise DatasetError(f"{facts}; remove it or replace it with numbers.")
@@ -624,13 +625,14 @@ class Features:
             if self._dense:
                 warn(
                     f"{facts}; it is left out because graphs on disk and hop stores are dense; "
-                    f"train in memory, or use a few words only (--text {name} --terms 200)."
+                    f"train in memory, or use a few words only with "
+                    f"{option_name('text', name)} and {option_name('terms', 200)}."
                 )
                 return None
         if key:
             warn(
-                f"{facts}; it is left out because it looks like a title or a key (--text {name} "
-                "makes features of its words)."
+                f"{facts}; it is left out because it looks like a title or a key; "
+                f"{option_name('text', name)} makes features of its words."
             )
             return None
         kept = limit - 1 if limit is not None and many > limit else None
@@ -671,9 +673,9 @@ class Features:
             )
             warn(
                 f"column {name!r} of {self._table.label} is read as text because "
-                f"{known - good or known:,} of {known:,} values are not clearly {what}s: "
-                f"{value[:SHOWN]!r} (node {node!r}); write numbers with a decimal point, and "
-                "dates as 2024-12-31."
+                f"{known - good or known:,} of {plural(known, 'value')} could not be read reliably "
+                f"as a {what}, such as {value[:SHOWN]!r} (node {node!r}); write numbers with a "
+                "decimal point, and dates as 2024-12-31."
             )
             return True
         return False
@@ -809,11 +811,11 @@ def prepared_matrix(
         fitted = fit.column(ListColumn, column, slice(0, width))
         if fitted.fill and prepare.options.gaps == REFUSE:
             raise DatasetError(
-                f"{column} contains NaN; fill the missing values, or use --gaps "
-                "fill (gaps='fill' in Python)."
+                f"{column} contains NaN; fill the missing values, or use "
+                f"{option_name('gaps', 'fill')}."
             )
         prepare = dataclasses.replace(prepare, columns=(fitted,))
     fitted = next((c for c in prepare.fitted if c.name == column), None)
     if fitted is None or fitted.width != width:
-        raise DatasetError(f"{column} has {width:,} columns, unlike in training.")
+        raise DatasetError(f"{column} has {plural(width, 'column')}, unlike in training.")
     return fitted.prepared(cells), prepare.names, prepare

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import EMBEDDED, REDDIT, REDDIT_LIKE, check_number
-from hoplite.errors import ConfigError, DatasetError, check_choice, first_line
+from hoplite.errors import ConfigError, DatasetError, check_choice, first_line, plural
 from hoplite.files import atomic_write
 from hoplite.formatting import short
 from hoplite.graph import Graph, Split
@@ -255,6 +255,8 @@ def fetch(
     >>> folder = fetch("reddit", "data/reddit")  # doctest: +SKIP
     >>> graph = hoplite.load(folder)  # doctest: +SKIP
     """
+    if name in EMBEDDED:
+        raise ConfigError(f"is {name!r}, which comes with Hoplite; use it by its name.", "fetch")
     check_choice("fetch", name, ARCHIVES)
     target = reddit_folders()[0] if folder is None else Path(folder)
     with watched(progress, steps_bar, f"fetching {name}") as report:
@@ -423,8 +425,8 @@ def synthetic(
     check_number("seed", seed, 0, whole=True)
     if classes > nodes:
         raise ConfigError(
-            f"classes is {classes:,} but there are {nodes:,} nodes; each class needs at least one "
-            "node."
+            f"classes is {classes:,} but there are {plural(nodes, 'node')}; each class needs at "
+            "least one node."
         )
     if max_degree is None:
         max_degree = min(max(nodes // 10, 20 * edges // nodes, 1), nodes)
@@ -437,8 +439,8 @@ def synthetic(
     room = edge_room(np.bincount(community, minlength=classes))
     if edges > room.sum():
         raise ConfigError(
-            f"edges is {edges:,} but {nodes:,} nodes allow at most {room.sum():,}, half of all "
-            "pairs; use fewer edges or more nodes."
+            f"edges is {edges:,} but {plural(nodes, 'node')} allow at most {room.sum():,}, half of "
+            "all pairs; use fewer edges or more nodes."
         )
     keys = draw_edges(community, degrees, edges, homophily, room, streams[3])
     adjacency = _adjacency(keys, nodes)

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import psutil
 
-from hoplite.errors import DatasetError
+from hoplite.errors import DatasetError, option_name, plural
 from hoplite.files import open_regular, reading
 from hoplite.graph import Graph
 from hoplite.io.sources import Table, Workspace, csv_table, file_table, frame_table, table_files
@@ -172,7 +172,7 @@ def _refuse_header(work: Workspace, edges: Table, options: TableOptions) -> None
         raise DatasetError(
             f"{edges.label} starts with {first!r} and {second!r}, but all other ids are numbers; "
             "if these are column names, rename them to source and target, or pass them as "
-            "--source and --target (source= and target= in Python)."
+            f"{option_name('source')} and {option_name('target')}."
         )
 
 
@@ -196,16 +196,16 @@ def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -
     if named and not header:
         raise DatasetError(
             f"{path} has no columns {special[0]!r} and {special[1]!r} (it starts with "
-            f"{', '.join(map(repr, words[:10]))}); choose two of these (--source and --target, "
-            "source= and target= in Python), or leave the options out if the first line is an "
-            "edge."
+            f"{', '.join(map(repr, words[:10]))}); choose two of these with "
+            f"{option_name('source')} and {option_name('target')}, or leave these out if the first "
+            "line is an edge."
         )
     if not header and not 2 <= len(words) <= 3:
         raise DatasetError(
-            f"{path} has {len(words)} columns; it must have source, target and optionally weight, "
-            "separated by a comma, tab or space, or a header with these names. If it is a node "
-            f"table, pass its folder with --nodes {path.name} --edges FILE (nodes= and edges= in "
-            "Python)."
+            f"{path} has {plural(len(words), 'column')}; it must have source, target and "
+            "optionally weight, separated by a comma, tab or space, or a header with these names. "
+            f"If it is a node table, pass its folder with {option_name('nodes', path.name)} and "
+            f"{option_name('edges')}."
         )
     names = words if header else list(special[: len(words)])
     return csv_table(work, path, names=names, skip=skip + header, separator=separator)

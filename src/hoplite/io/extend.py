@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning, warn
+from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning, plural, warn
 from hoplite.graph import PARTS, Graph, NodeData, Split
 from hoplite.io.node_files import all_integers
 from hoplite.io.sources import (
@@ -309,7 +309,7 @@ def _in_order(matrix: Any, names: Sequence[str], data: NodeData, path: str) -> A
     if wanted is None or tuple(names) == wanted:
         if matrix.shape[1] != data.num_features:
             raise DatasetError(
-                f"{path} has {matrix.shape[1]:,} features, but {data.name} has "
+                f"{path} has {plural(matrix.shape[1], 'feature')}, but {data.name} has "
                 f"{data.num_features:,}; use the same columns."
             )
         return matrix

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hoplite.config import NAMES, REDDIT, check_number
-from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
+from hoplite.errors import ConfigError, DatasetError, nearest_hint, option_name, some_of
 from hoplite.formatting import listing, short
 from hoplite.graph import Graph
 from hoplite.io.convert import KNOWN, converted, read_graphml
@@ -26,7 +26,7 @@ from hoplite.io.datasets import (
 from hoplite.io.edge_list import is_edge_list, read_edge_list, read_matrix_market
 from hoplite.io.npz import EDGE_ARRAY, FEATURE_ARRAY, LABEL_ARRAY, read_npz
 from hoplite.io.sources import is_postgres, is_tables, other_tables
-from hoplite.io.splits import refuse_split
+from hoplite.io.splits import refuse_split, warn_of_unused_seed
 from hoplite.io.tables import read_tables
 from hoplite.preparation import TableOptions, refuse_options
 from hoplite.structural import (
@@ -166,7 +166,9 @@ def load(
                 f"source has type {type(source).__name__}; pass {', '.join(NAMES)}, the path of a "
                 f"folder or file, {KNOWN}; for whole graphs, use hoplite.train_graphs."
             )
-        return graph.for_task(options.get("task"))
+        graph = graph.for_task(options.get("task"))
+        warn_of_unused_seed(graph.split, seed, graph.name)
+        return graph
     TableOptions.check_names(options, signature(load).parameters)
     if structural is None:  # those of a model
         structural = count_of_model(prepare)
@@ -176,7 +178,9 @@ def load(
     if degrees := log_degrees_of(prepare):
         graph = graph.with_loop_weight(prepare.loop_weight or graph.loop_weight)
         graph = with_log_degree(graph, degrees)
-    return graph.for_task(options.get("task"))
+    graph = graph.for_task(options.get("task"))
+    warn_of_unused_seed(graph.split, seed, graph.name)
+    return graph
 
 
 def _load(
@@ -220,7 +224,7 @@ def _load_path(
             if tables := other_tables(path):
                 raise DatasetError(
                     f"{path} has no nodes.csv and edges.csv (it has {some_of(tables)}); choose the "
-                    f"tables with --nodes FILE --edges FILE (nodes= and edges= in Python)."
+                    f"tables with {option_name('nodes')} and {option_name('edges')}."
                 )
             needed = listing([form.what for form in FORMATS if form.is_folder], "or")
             raise DatasetError(f"{path} is not a dataset: it needs {needed}.")

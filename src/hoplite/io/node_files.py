@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta
 
+from hoplite.errors import plural
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS, Split, cached_property, check_split
 from hoplite.io.array_files import NpyRows, check_crc32, growing_npy, npz_arrays, write_npy
@@ -137,7 +138,8 @@ def read_labels(path: str | os.PathLike[str], nodes: int, classes: int) -> np.nd
     types = {(nodes,): (np.int64, np.float64), (nodes, classes): (np.int8,)}
     if file.dtype not in types.get(file.shape, ()):
         raise ValueError(
-            f"{file.dtype} of shape {file.shape} is not an array of labels for {nodes:,} nodes"
+            f"{file.dtype} of shape {file.shape} is not an array of labels for "
+            f"{plural(nodes, 'node')}"
         )
     labels = file.read(0, nodes)
     kind = kind_of(labels)

@@ -32,6 +32,7 @@ from hoplite.errors import (
     ConfigError,
     DatasetError,
     nearest_hint,
+    option_name,
     plural,
     require_extra,
     some_of,
@@ -195,8 +196,8 @@ class Workspace:
         if self.memory is not None and isinstance(error, self.OutOfMemory):
             share = f"{self.memory / 1e6:.0f} MB"
             raise ConfigError(
-                f"leaves {share} for reading the tables, which is not enough; raise "
-                f"--memory (memory= in Python) by {share}.",
+                f"leaves {share} for reading the tables, which is not enough; "
+                f"increase {option_name('memory')} by {share}.",
                 "memory",
             ) from error
 
@@ -287,8 +288,8 @@ def _csv_reason(text: str) -> str:
         if cells < expected:
             return f"line {line} has {plural(cells, 'cell')} instead of {expected}; correct it"
         return (  # DuckDB counts no further
-            f"line {line} has at least {cells} cells instead of {expected}; correct it, or write a "
-            "cell that contains the separator in quotes"
+            f"line {line} has at least {plural(cells, 'cell')} instead of {expected}; correct it, "
+            "or write a cell that contains the separator in quotes"
         )
     return "; ".join(text.splitlines()[:3])
 
@@ -436,7 +437,7 @@ def _folder_tables(work: Workspace, folder: Path, asked: dict[str, str]) -> list
             paths[stem] = folder / name
             if not paths[stem].is_file():
                 raise DatasetError(
-                    f"{folder} has no file {name!r}; choose one with --{stem} ({stem}= in Python)."
+                    f"{folder} has no file {name!r}; choose one with {option_name(stem)}."
                     f"{nearest_hint(name, other_tables(folder))}"
                 )
     work.rows(f"SET file_search_path = {literal(str(folder.resolve()))}")  # for queries
@@ -458,12 +459,12 @@ def find_table(folder: Path, stem: str) -> Path:
         columns = "source and target" if stem == "edges" else "id and label"
         raise DatasetError(
             f"{folder} has no {stem}.csv or {stem}.parquet (it has {others}); add one with the "
-            f"columns {columns}, or choose another file with --{stem} FILE ({stem}= in Python)."
+            f"columns {columns}, or choose another file with {option_name(stem)}."
         )
     if len(files) > 1:
         raise DatasetError(
             f"{folder} has both {files[0].name} and {files[1].name}; remove one, or choose one "
-            f"(--{stem}, {stem}= in Python)."
+            f"with {option_name(stem)}."
         )
     return files[0]
 
@@ -635,8 +636,8 @@ def excel_table(work: Workspace, path: Path, sheet: str | None) -> Table:
         sheets = book.sheet_names
         if sheet is not None and sheet not in sheets:
             raise DatasetError(
-                f"{path} has no sheet {sheet!r} (it has {some_of(sheets)}); choose one (--nodes "
-                f"and --edges, nodes= and edges= in Python).{nearest_hint(sheet, sheets)}"
+                f"{path} has no sheet {sheet!r} (it has {some_of(sheets)}); choose one with "
+                f"{option_name('nodes')} and {option_name('edges')}.{nearest_hint(sheet, sheets)}"
             )
         rows = book.get_sheet_by_name(sheet or sheets[0]).iter_rows()
         header = [_sheet_text(cell) or "" for cell in next(rows, [])]
@@ -699,7 +700,7 @@ def find_name(
     tables = [table for _, table in listed]
     raise DatasetError(
         f"{label} has no table {name!r} (it has {some_of(tables) or 'none'}); choose a table or "
-        f"pass a query (--{option}, {option}= in Python).{nearest_hint(name, tables)}"
+        f"pass a query with {option_name(option)}.{nearest_hint(name, tables)}"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, option_name, plural, warn
 from hoplite.formatting import short
 from hoplite.graph import PARTS, Split
 from hoplite.labels import CLASSES, kind_of, known_labels
@@ -109,16 +109,16 @@ def random_split(
         nodes = generator.permutation(np.flatnonzero(labels == label))
         if nodes.size < per_class:
             raise ConfigError(
-                f"per_class is {per_class}, but class {label} has only {nodes.size} labelled "
-                "nodes; use a smaller number."
+                f"per_class is {per_class}, but class {label} has only "
+                f"{plural(nodes.size, 'labelled node')}; use a smaller number."
             )
         chosen.append(nodes[:per_class])
     train = np.concatenate([NO_NODES, *chosen])
     rest = generator.permutation(np.setdiff1d(np.flatnonzero(labels >= 0), train))
     if rest.size < val + test:
         raise ConfigError(
-            f"val and test are {val} and {test}, but {rest.size} labelled nodes are left; use "
-            "smaller numbers."
+            f"val and test are {val} and {test}, but only {plural(rest.size, 'labelled node')} "
+            "would be left; use smaller numbers."
         )
     note = f"{per_class} a class, {val} and {test} at random"
     return Split(train, rest[:val], rest[val : val + test], note=note, seed=seed)
@@ -188,6 +188,16 @@ def masked_split(
     chosen = (masks.get(part, none) for part in PARTS)
     parts = ((mask if mask.ndim == 1 else mask[:, column]).astype(bool) & known for mask in chosen)
     return Split(*parts, note=f"{note}, split {column} of 0 to {count - 1}" if count > 1 else note)
+
+
+def warn_of_unused_seed(split: Split, seed: int | None, name: str) -> None:
+    """Warn that ``seed`` is given for the data ``name``, whose ``split`` is not drawn with it.
+
+    >>> warn_of_unused_seed(Split([0], seed=3), 3, "club")
+    """
+    if seed is not None and split.seed != seed:
+        own = f"has its own split ({split.description})" if split.train.size else "has no labels"
+        warn(f"{option_name('seed', seed)} has no effect, because {name} {own}; leave it out.")
 
 
 def refuse_split(source: Any, split: int | None) -> None:

@@ -29,6 +29,8 @@ from hoplite.errors import (
     DatasetError,
     first_line,
     nearest_hint,
+    option_name,
+    plural,
     require_extra,
     some_of,
     warn,
@@ -253,9 +255,7 @@ def _refuse_other_id(work: Workspace, nodes: Table, edges: Table, options: Table
         if rows and matches == rows:
             raise DatasetError(
                 f"{nodes.label} has no column {options.id!r}, but {name!r} contains the "
-                f"{options.source!r} of the edges. Pass",
-                "id",
-                name,
+                f"{options.source!r} of the edges. Pass {option_name('id', name)}."
             )
 
 
@@ -264,7 +264,8 @@ def _refuse_misspelled(table: Table, label: str) -> None:
     others = [name for name in table.names if name.strip().lower() != label]
     for name in difflib.get_close_matches(label, others, n=1, cutoff=SIMILAR):
         raise DatasetError(
-            f"{table.label} has no column {label!r}. Did you mean {name!r}? Pass", "label", name
+            f"{table.label} has no column {label!r}. Did you mean {name!r}? Pass "
+            f"{option_name('label', name)}."
         )
 
 
@@ -275,11 +276,11 @@ def _check_columns(
     for name in table.names:
         meant = name.strip().lower()
         if meant != name and meant in (*required, *optional) and meant not in table.names:
+            option = (
+                f" or pass {option_name(options[meant], name.strip())}" if meant in options else ""
+            )
             raise DatasetError(
-                f"column {name!r} of {table.label} looks like {meant!r}; rename it"
-                + (", or pass" if meant in options else "."),
-                options.get(meant),
-                name.strip(),
+                f"column {name!r} of {table.label} looks like {meant!r}; rename it{option}."
             )
     require_columns(table, required, options)
 
@@ -290,12 +291,11 @@ def require_columns(
     """DatasetError unless the table has the columns ``names``; ``options`` name some of them."""
     for name in names:
         if name not in table.names:
+            option = f", or pass {option_name(options[name], 'COLUMN')}" if name in options else ""
             raise DatasetError(
                 f"{table.label} has no column {name!r} (it has "
-                f"{some_of(map(repr, table.names), 10)}).{nearest_hint(name, table.names)} Add it"
-                + (", or pass" if name in options else "."),
-                options.get(name),
-                "COLUMN",
+                f"{some_of(map(repr, table.names), 10)}).{nearest_hint(name, table.names)} "
+                f"Add it{option}."
             )
 
 
@@ -320,7 +320,7 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
         for name in getattr(options, option):
             if name not in allowed:
                 raise DatasetError(
-                    f"--{option} ({option}= in Python) contains {name!r}, which is not a feature "
+                    f"{option_name(option)} contains {name!r}, which is not a feature "
                     f"column of {nodes.label}; choose from {some_of(names, 20)}."
                     f"{nearest_hint(name, names)}"
                 )
@@ -384,8 +384,8 @@ class NodeTable:
             label = filled_sql(label_sql(table, options.label), table)
             if self._task == NUMBERS.task:
                 label = _number(table, options.label)
-            if "split" in table.names:
-                part = f"lower({text_sql(table.columns['split'])})"
+        if "split" in table.names:
+            part = f"lower({text_sql(table.columns['split'])})"
         columns = "".join(f", {column.sql} AS x{i}" for i, column in enumerate(cells.values()))
         work.rows(
             f"CREATE TABLE cells AS SELECT {id_sql(table, options.id)} AS id, {label} AS label, "
@@ -462,8 +462,8 @@ class NodeTable:
         if self.count > before:
             warn(
                 f"{edges.label} refers to nodes without a row in {self._table.label}; "
-                f"{self.count - before:,} nodes are created without a label and with all values "
-                "missing."
+                f"{plural(self.count - before, 'node')} without a label and without values will be "
+                "added."
             )
 
     def pieces(self, column: str) -> Iterator[Any]:
@@ -563,22 +563,22 @@ class NodeTable:
                 warn(
                     f"column {self._options.label!r} of {self._table.label} has values such as "
                     f"{next(name for name in names if mark in name)!r}, which are read as one "
-                    "class each; if a node can have several labels, use --task multilabel "
-                    f"(task='multilabel' in Python){replaced}."
+                    "class each; if a node can have several labels, use "
+                    f"{option_name('task', 'multilabel')}{replaced}."
                 )
         if self._task == AUTO and is_measurement(names, labelled):
             raise DatasetError(
                 f"column {self._options.label!r} of {self._table.label} has {len(names):,} "
-                f"different numbers for {labelled:,} labelled nodes; choose regression if they "
-                "are measurements, or classification if they are classes (--task, task= in "
-                "Python)."
+                f"different numbers for {labelled:,} labelled nodes; pass "
+                f"{option_name('task', 'regression')} if they are measurements, or "
+                f"{option_name('task', 'classification')} if they are classes."
             )
 
     def split(self, labels: np.ndarray, seed: int | None) -> Split:
         """The split of the table; without one a stratified one of ``seed``, or all labels train."""
+        own = self.own_split(labels)
         if not self._labelled:
             return Split(note="none: there is no label column")
-        own = self.own_split(labels)
         if own is not None:
             return own
         if seed is not None:
@@ -586,20 +586,11 @@ class NodeTable:
         return Split(np.flatnonzero(known_labels(labels)), note="all labelled nodes")
 
     def own_split(self, labels: np.ndarray) -> Split | None:
-        """The split that the table has, None if it names no part."""
+        """The split that the table has, None if it names no part or has no labels."""
         label = self._table.label
-        words, codes = self._coded("part")
-        if not words:
+        words, codes = self._split_words()
+        if not (words and self._labelled):
             return None
-        for word in words:
-            if word not in SPLIT_WORDS:
-                (node,) = self._work.one(
-                    "SELECT id FROM cells WHERE part = ? ORDER BY rowid LIMIT 1", [word]
-                )
-                raise DatasetError(
-                    f"column 'split' of {label} has {word!r} for node {node!r}; it must be train, "
-                    f"val, test or empty.{nearest_hint(word, SPLIT_WORDS)}"
-                )
         part = np.array([*(SPLIT_WORDS[word] for word in words), -1])[codes]
         unlabelled = ~known_labels(labels)
         unknown = np.flatnonzero((part >= 0) & (part < 2) & unlabelled)
@@ -607,9 +598,9 @@ class NodeTable:
             rows = ", ".join(map(str, unknown[:3].tolist()))
             shown = self._work.rows(f"SELECT id FROM cells WHERE rowid IN ({rows}) ORDER BY rowid")
             raise DatasetError(
-                f"{label} has {unknown.size:,} nodes for train or val without a label (first: "
-                f"{', '.join(repr(name) for (name,) in shown)}); leave their split empty, or "
-                "label them."
+                f"{label} has {plural(unknown.size, 'node')} for train or val without a label "
+                f"(first: {', '.join(repr(name) for (name,) in shown)}); leave the split empty, or "
+                "add a label."
             )
         hidden = (part == 2) & unlabelled
         if hidden.any():
@@ -619,6 +610,20 @@ class NodeTable:
             )
             part[hidden] = -1
         return Split(*(np.flatnonzero(part == i) for i in range(3)), note="from the split column")
+
+    def _split_words(self) -> tuple[list[str], np.ndarray]:
+        """The checked words of the split column, and for every row the place of its own or -1."""
+        words, codes = self._coded("part")
+        for word in words:
+            if word not in SPLIT_WORDS:
+                (node,) = self._work.one(
+                    "SELECT id FROM cells WHERE part = ? ORDER BY rowid LIMIT 1", [word]
+                )
+                raise DatasetError(
+                    f"column 'split' of {self._table.label} has {word!r} for node {node!r}; it "
+                    f"must be train, val, test or empty.{nearest_hint(word, SPLIT_WORDS)}"
+                )
+        return words, codes
 
 
 def _number(table: Table, name: str) -> str:
@@ -762,17 +767,18 @@ class EdgeTable:
         names = some_of([repr(name) for name, _ in unknown], 3)
         (known,) = work.one("SELECT first(id) FROM ids")
         problem = (
-            f"{bad:,} of {rows:,} edges in {edges.label} refer to an unknown node, whose id is not "
+            f"{bad:,} of {plural(rows, 'edge')} in {edges.label} "
+            f"{'refers' if bad == 1 else 'refer'} to an unknown node, whose id is not "
             f"in {self.nodes} ({names}; first in data row {unknown[0][1]:,}), where ids look like "
             f"{known!r}"
         )
         refused = options.unknown_nodes == ERROR or (self.as_trained and 2 * bad > rows)
-        advice = "correct the ids, add these nodes, or use --unknown-nodes drop or create "
-        advice += "(unknown_nodes= in Python)"
+        drop, create = (option_name("unknown_nodes", way) for way in ("drop", "create"))
+        advice = f"correct the ids, add these nodes, or use {drop} or {create}"
         if self.as_trained:
             advice = "if other tables have these nodes, use `hoplite predict MODEL OLD --add NEW` "
-            advice += "(hoplite.io.extend(old, new) in Python)"
-            advice += ", otherwise --unknown-nodes drop (unknown_nodes='drop')" * refused
+            advice += "or hoplite.io.extend(old, new)"
+            advice += f", otherwise {drop}" * refused
         if refused:
             raise DatasetError(f"{problem}; {advice}.")
         warn(f"{problem}; they are dropped" + (f"; {advice}." if self.as_trained else "."))
@@ -949,7 +955,7 @@ def _row_values(work: Workspace, table: Table) -> int:
 def _too_little(source: Any, memory: int, need: int) -> ConfigError:
     return ConfigError(
         f"leaves {memory / 1e6:.0f} MB for the import of {source} but it needs "
-        f"{need / 1e6:.0f} MB; raise --memory (memory= in Python) by "
+        f"{need / 1e6:.0f} MB; increase {option_name('memory')} by "
         f"{math.ceil((need - memory) / 1e6)} MB.",
         "memory",
     )

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from msgspec import Meta
 
-from hoplite.errors import ConfigError, HopliteWarning, ModelFileError, some_of
+from hoplite.errors import ConfigError, HopliteWarning, ModelFileError, plural, some_of
 from hoplite.graph import Graph, NodeData, StoredHops, types_of
 from hoplite.labels import CLASSES, kind_of, known_labels
 from hoplite.models import ModelConfig
@@ -76,7 +76,7 @@ def aligned_columns(
         return np.array([place.get(name, -1) for name in feature_names], np.int64)
     if data.num_features != num_features:
         raise ModelFileError(
-            f"the model was trained on {num_features:,} features but the graph has "
+            f"the model was trained on {plural(num_features, 'feature')} but the graph has "
             f"{data.num_features:,}; use a graph with the same feature columns."
         )
     return None
@@ -124,8 +124,8 @@ def check_classes(
     numbered = names == tuple(str(c) for c in range(len(names)))
     if numbered and len(names) > len(known):
         raise ModelFileError(
-            f"the model has {len(class_names)} classes but the graph has {len(names)}; use a "
-            "model of this graph, or remove its labels."
+            f"the model has {plural(len(class_names), 'class')} but the graph has {len(names)}; "
+            "use a model of this graph, or remove its labels."
         )
     unknown = [] if numbered else [name for name in names if name not in known]
     if unknown:
@@ -145,7 +145,8 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
     if len(set(known)) > 1:
         raise ModelFileError(
             f"the features of {data.name} were made by {known[1] or 'Hoplite'} but those of the "
-            f"training data by {known[0] or 'Hoplite'}; load its tables in Python with prepare=."
+            f"training data by {known[0] or 'Hoplite'}; load its tables with "
+            "hoplite.load(..., prepare=...)."
         )
     ours, theirs = changes(preparation), changes(data.preparation)
     if ours == theirs or not data.feature_names:
@@ -298,15 +299,15 @@ class NodeIndex:
         count = data.num_nodes
         if count < self.count or (count > self.count and not self.ids):
             raise ModelFileError(
-                f"the model stores labels of the {self.count:,} nodes of its training graph, but "
-                f"{data.name} has {count:,} nodes; predict on the training graph, to which you "
-                "can add nodes with ids (--add), or train a model on this graph."
+                f"the model stores labels of the {plural(self.count, 'node')} of its training "
+                f"graph, but {data.name} has {plural(count, 'node')}; predict on the training "
+                "graph, to which you can add nodes with ids, or train a model on this graph."
             )
         if self.ids and _digest(data.node_ids, self.count) != self.ids:
             raise ModelFileError(
-                f"the model stores labels of the {self.count:,} nodes of its training graph, but "
-                f"those of {data.name} have other ids or another order; predict on the training "
-                "graph, or train a model on this graph."
+                f"the model stores labels of the {plural(self.count, 'node')} of its training "
+                f"graph, but those of {data.name} have other ids or another order; predict on the "
+                "training graph, or train a model on this graph."
             )
 
 

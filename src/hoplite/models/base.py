@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hoplite.engine.evaluation import Standardized
-from hoplite.errors import ConfigError, some_of
+from hoplite.errors import ConfigError, option_name, some_of
 from hoplite.formatting import listing
 from hoplite.models.settings import MODELS, TRAINING, ModelConfig
 
@@ -142,7 +142,7 @@ def build_model(
         raise ConfigError(
             f"the graph has directed or typed edges ({some_of(relations)}), but {config.model} "
             f"has a single operator; use {names_of(lambda kind: kind.takes_relations, 'or')}, or "
-            "load the graph without directed= and type= (--directed and --type)."
+            f"load the graph without {option_name('directed')} and {option_name('type')}."
         )
     return kind(config, num_features, num_classes, len(relations) or 1)
 

@@ -32,8 +32,8 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
     config = model.config
     if not issubclass(config.kind, LinearModel):
         raise ConfigError(
-            f"a {config.model} is not a linear map of hop features; export a linear model, e.g. "
-            "lgc."
+            f"model {config.model!r} is not a linear map of hop features; export a linear model, "
+            "e.g. lgc."
         )
     model.refuse_correct_smooth("linear maps of hop features to its outputs")
     for refused, why, options in (

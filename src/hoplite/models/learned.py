@@ -288,8 +288,8 @@ class HopBlocks(linear.LinearModel):
 
     def filters(self, weights: Weights) -> np.ndarray:
         raise ConfigError(
-            f"a {self.name} has a filter for every feature and class, which are too many to show; "
-            "see maps_ for their coefficients."
+            f"model {self.name!r} has a filter for every feature and class, which are too many to "
+            "show; see maps_ for their coefficients."
         )
 
     def maps(self, weights: Weights) -> np.ndarray:

@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.engine.features import Features
-from hoplite.errors import HopliteWarning, ModelFileError
+from hoplite.errors import HopliteWarning, ModelFileError, plural
 from hoplite.graph import NodeData
 from hoplite.models.alignment import NodeIndex
 
@@ -138,8 +138,8 @@ class NeighbourLabels:
         known = np.flatnonzero(places >= 0)
         if not known.size:
             warnings.warn(
-                f"{data.name} has none of the {len(places):,} nodes whose labels the model uses; "
-                "train a model without neighbour_labels for such data.",
+                f"{data.name} has none of the {plural(len(places), 'node')} whose labels the model "
+                "uses; train a model without neighbour_labels for such data.",
                 HopliteWarning,
                 stacklevel=3,
             )

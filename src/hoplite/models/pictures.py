@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hoplite.engine.spectrum import RESPONSE_POINTS, frequency_response, spectral_density
-from hoplite.errors import ConfigError, GraphError, check_choice
+from hoplite.errors import ConfigError, GraphError, check_choice, plural
 from hoplite.formatting import short
 from hoplite.graph import PARTS, Graph, as_node_indices
 from hoplite.io.convert import converted
@@ -115,7 +115,7 @@ def judged(model: TrainedModel, data: NodeData, nodes: Any, picture: str) -> Jud
     if not chosen.size:
         raise GraphError("the nodes have no label that the model knows; pass labelled nodes.")
     logits = model.logits(data)[chosen]
-    who = f"{chosen.size:,} {known} nodes".replace("  ", " ")
+    who = plural(chosen.size, f"{known} node".strip())
     return Judged(model.task, labels[chosen], logits, model.class_names, who)
 
 

@@ -33,7 +33,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
 from hoplite import files
-from hoplite.errors import ModelFileError
+from hoplite.errors import ModelFileError, option_name, plural
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.base import Weights
 from hoplite.models.labelprop import CorrectSmooth
@@ -121,7 +121,7 @@ def check_target(folder: str | Path, *, overwrite: bool) -> Path:
         )
     if CONFIG_FILE in names and not overwrite:
         raise ModelFileError(
-            f"{target} already exists; replace it with --overwrite (overwrite=True in Python)."
+            f"{target} already exists; replace it with {option_name('overwrite', True)}."
         )
     parent = folder
     while not os.path.lexists(parent):
@@ -282,9 +282,9 @@ def _read_weights(
             floats = all(part.get_dtype() in ("F32", "F64") for part in parts.values())
             if floats and there != shapes(model, there):
                 raise ModelFileError(
-                    f"the weights {there} in {path} do not fit a {model.config.model} model with "
-                    f"{model.config.size()}, {model.num_features} features and "
-                    f"{len(model.class_names)} classes."
+                    f"the weights {there} in {path} do not fit model {model.config.model!r} with "
+                    f"{model.config.size()}, {plural(model.num_features, 'feature')} and "
+                    f"{plural(len(model.class_names), 'class')}."
                 )
             weights = {name: file.get_tensor(name) for name in parts} if floats else {}
     except OSError as error:

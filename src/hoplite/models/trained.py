@@ -575,7 +575,7 @@ class TrainedModel:
         """The model, if it is a linear one; ConfigError if it has no ``what``."""
         model = self._model()
         if not isinstance(model, LinearModel):
-            raise ConfigError(f"a {self.config.model} has no {what}; use a linear model.")
+            raise ConfigError(f"model {self.config.model!r} has no {what}; use a linear model.")
         return model
 
     def __repr__(self) -> str:

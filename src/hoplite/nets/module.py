@@ -27,7 +27,7 @@ import numpy as np
 
 from hoplite.config import flag_setting, number_setting, setting
 from hoplite.engine.dropout import Dropout, Mask
-from hoplite.errors import ConfigError, HopliteError, is_shortage
+from hoplite.errors import ConfigError, HopliteError, is_shortage, plural
 from hoplite.machine import torch
 from hoplite.models.base import OF_FILTERS, Model, Weights
 from hoplite.models.settings import RESERVED, ModelConfig
@@ -138,7 +138,7 @@ class ModuleModel(Network):
         shape = tuple(outputs.shape) if is_tensor else type(outputs).__name__
         if shape != (nodes, self.num_classes):
             raise ConfigError(
-                f"{self.title} returned {shape} for {nodes:,} nodes and {self.num_classes} "
+                f"{self.title} returned {shape} for {plural(nodes, 'node')} and {self.num_classes} "
                 "outputs; its forward must return one row per node and out_channels columns."
             )
 

@@ -296,6 +296,14 @@ class AutoResult(Described, Scored):
         What was shortened to keep within the budget.
     left_out : list of str
         Candidates that do not work with the options or the graph.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> graph = hoplite.io.synthetic(nodes=60, edges=120, features=4, classes=2, seed=1)
+    >>> result = hoplite.auto(graph, trials=2, seeds=1)
+    >>> len(result.candidates), result.chosen in result.candidates
+    (2, True)
     """
 
     trained: TrainingResult
@@ -327,7 +335,13 @@ class AutoResult(Described, Scored):
         return f"{tried[0]}," if len(tried) == 1 else ",".join(map(str, tried))
 
     def summary(self) -> dict[str, Any]:
-        """The choice as plain values, without the test nodes' scores."""
+        """The choice, without the test nodes' scores.
+
+        Returns
+        -------
+        dict
+            Values for JSON.
+        """
         names = ("why", "advice", "trials", "budget", "seconds", "budget_notes", "left_out")
         return without_nan(
             {

@@ -49,9 +49,29 @@ TOP = 5  # configurations in a table of the best
 class ConfigurationScores:
     """The scores of a configuration over its seeds; NaN if a trial has no finite result.
 
-    ``scores`` are those of the monitor, larger is better; ``val`` are accuracies, or ``scores`` if
-    there are no classes; ``test`` is empty except under the protocol "test". ``val_loss`` is the
-    mean loss at the best epochs, infinite if a trial has none.
+    Parameters
+    ----------
+    position : int
+        Place of the configuration in the grid, from 0.
+    options : dict
+        The options of the configuration.
+    scores : tuple of float
+        Scores of the monitor; larger is better.
+    val : tuple of float
+        Validation accuracies, or ``scores`` if there are no classes.
+    val_loss : float
+        Mean loss at the best epochs, infinite if a trial has none.
+    test : tuple of float
+        Test accuracies; empty except under the protocol "test".
+    seconds : float
+        Time of all trials.
+    epochs : int
+        Number of epochs of all trials.
+
+    Examples
+    --------
+    >>> ConfigurationScores(0, {"hops": 2}, (0.5, 0.75), (0.5, 0.75), 1.2).val_mean
+    0.625
     """
 
     position: int  # in the grid
@@ -67,7 +87,21 @@ class ConfigurationScores:
     def of(
         cls, position: int, trials: Sequence[FinishedTrial], *, test: bool = False
     ) -> ConfigurationScores:
-        """The scores of a configuration's trials."""
+        """The scores of a configuration's trials.
+
+        Parameters
+        ----------
+        position : int
+            Place of the configuration in the grid.
+        trials : sequence of FinishedTrial
+            Its trials, one per seed.
+        test : bool, default False
+            Whether to use the test accuracies.
+
+        Returns
+        -------
+        ConfigurationScores
+        """
         scores = _numbers(one.scores.score for one in trials)
         accuracies = _numbers(one.scores.val_accuracy for one in trials)
         return cls(
@@ -162,6 +196,13 @@ class SearchResult(Described, Scored):
         What the grid leaves out, as it says itself.
     folder : Path or None
         Folder of the search's file.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> result = hoplite.search("cora", "sgc", grid={"hops": [1, 2], "epochs": 3}, seeds=1)
+    >>> len(result.ranking), sorted(result.best.options)[:2]
+    (2, ['batch', 'bias'])
     """
 
     protocol: str
@@ -250,7 +291,17 @@ class SearchResult(Described, Scored):
         return self.task.monitor(self.best.options.get("monitor", "auto"))
 
     def monitored(self, configuration: ConfigurationScores) -> float:
-        """Mean of :attr:`monitor` over the seeds of a configuration."""
+        """Mean of :attr:`monitor` over the seeds of a configuration.
+
+        Parameters
+        ----------
+        configuration : ConfigurationScores
+            One of :attr:`ranking`.
+
+        Returns
+        -------
+        float
+        """
         return self.monitor.rank(float(np.mean(configuration.scores)))
 
     @property
@@ -263,7 +314,12 @@ class SearchResult(Described, Scored):
         ]
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per trial, its options, seed and scores: ``pandas.DataFrame(result.rows())``."""
+        """The options, seed and scores of each trial: ``pandas.DataFrame(result.rows())``.
+
+        Returns
+        -------
+        list of dict
+        """
         return [
             {
                 **one.trial.options,
@@ -279,7 +335,13 @@ class SearchResult(Described, Scored):
         ]
 
     def table(self) -> dict[str, np.ndarray]:
-        """The columns of :meth:`rows`; numbers that are missing are NaN, other values text."""
+        """The columns of :meth:`rows`.
+
+        Returns
+        -------
+        dict of ndarray
+            Missing numbers are NaN; values that are not numbers are text.
+        """
         rows = self.rows()
         found = {}
         for name in rows[0]:
@@ -296,7 +358,10 @@ class SearchResult(Described, Scored):
     def plot(self) -> Figure:
         """Mean and deviation of the validation score of every configuration, best first.
 
-        It needs the extra ``plot``.
+        Returns
+        -------
+        plotly.graph_objects.Figure
+            Requires the extra ``plot``.
         """
         values = [self.monitor.rank(np.array(one.scores)) for one in self.ranking]
         drawing = plot_scores(
@@ -314,12 +379,28 @@ class SearchResult(Described, Scored):
         return len({str(one.trial.options) for one in self.trials})
 
     def command(self, dataset: str, reading: Mapping[str, Any]) -> str:
-        """The ``hoplite train`` command that repeats the choice, see :func:`train_command`."""
+        """The ``hoplite train`` command that repeats the choice.
+
+        Parameters
+        ----------
+        dataset, reading
+            As for :func:`train_command`.
+
+        Returns
+        -------
+        str
+        """
         model = self.trials[0].trial.model
         return train_command(dataset, model, self.best.options, len(self.seeds), reading)
 
     def summary(self) -> dict[str, Any]:
-        """The choice and its scores as plain values; std is over the seeds (n)."""
+        """The choice and its scores.
+
+        Returns
+        -------
+        dict
+            Values for JSON; standard deviations are over the seeds (divided by n).
+        """
         spreads = {
             f"{part}_{what}": float(statistic(values))
             for part, values in (("val", self.val), ("test", self.test))
@@ -404,7 +485,25 @@ def train_command(
 ) -> str:
     """Return the ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ...
 
-    ``reading`` are the options with which the dataset was read; those that are None are left out.
+    Parameters
+    ----------
+    dataset, model : str
+        The dataset and the model, as for the command.
+    options : mapping
+        Options of ``train``.
+    seeds : int
+        Number of seeds.
+    reading : mapping
+        Options with which the dataset was read; those that are None are left out.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> train_command("cora", "sgc", {"hops": 3}, 5, {})
+    'hoplite train cora --model sgc --hops 3 --seeds 5'
     """
     defaults = model_defaults(model, options)
     defaults |= {"optimizer": model_defaults(model)["optimizer"]}  # the others follow from it

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import PROTOCOLS, TrainingConfig, check_number
-from hoplite.errors import ConfigError, GraphError, GridError, check_choice
+from hoplite.errors import ConfigError, GraphError, GridError, check_choice, option_name
 from hoplite.formatting import printable
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
@@ -43,7 +43,18 @@ log = logging.getLogger("hoplite.search")
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """The number of finished trials of a search."""
+    """The number of finished trials of a search.
+
+    Parameters
+    ----------
+    done, total : int
+        Numbers of finished trials and of all trials.
+
+    Examples
+    --------
+    >>> SearchProgress(3, 4).share
+    0.75
+    """
 
     done: int
     total: int
@@ -232,7 +243,25 @@ def set_facts(graphs: GraphSet) -> dict[str, Any]:
 
 
 def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``options`` of ``train`` with the defaults of all others that ``model`` has."""
+    """Add the defaults of a model to options of ``train``.
+
+    Parameters
+    ----------
+    model : str
+        Name of the model.
+    options : mapping
+        Options that differ from the defaults.
+
+    Returns
+    -------
+    dict
+        All options of the model.
+
+    Examples
+    --------
+    >>> full_options("sgc", {"hops": 3})["hops"]
+    3
+    """
     config, training = split_options(model, dict(options))
     full = without_idle(model, dataclasses.asdict(config) | dataclasses.asdict(training))
     return json.loads(json.dumps(full))  # as a file gives them back
@@ -254,8 +283,9 @@ def _checked(
     check_comparable(full)
     if protocol == "test" and full[0].get("refit"):
         raise ConfigError(
-            "refit=True cannot be combined with protocol='test', which compares models trained "
-            "on the training labels only; leave out one of them."
+            f"{option_name('refit', True)} cannot be combined with "
+            f"{option_name('protocol', 'test')}, which compares models "
+            "trained on the training labels only; leave out one of them."
         )
     if any(one.get("correct_smooth") for one in full):
         check_after(TrainingConfig(correct_smooth=True), task)

@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from hoplite.config import GRIDS, check_number
-from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
+from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint, option_name
 from hoplite.files import read_regular
 from hoplite.models import MODELS, all_settings, find_model, idle_settings, split_options
 
@@ -87,6 +87,13 @@ Configurations = list[dict[str, Any]]
 class Space:
     """The settings that a search tries, for each dataset and model; :func:`read_space` returns it.
 
+    Parameters
+    ----------
+    name : str
+        Name of the grid, or the path of its file.
+    sections : mapping
+        The settings of each dataset; "any" is for all others.
+
     Examples
     --------
     >>> read_space({"hops": [1, 2], "lr": 0.2}).configurations("cora", "sgc")
@@ -101,9 +108,22 @@ class Space:
     ) -> Configurations:
         """The full product, checked, as options of ``train``; the file's last key varies fastest.
 
-        ``fixed`` options replace the file's. Dimensions of the dataset that the model does not
-        have (``hops`` of a two-layer model, ``hidden`` of a linear one) are left out.
+        Dimensions of the dataset that the model does not have (``hops`` of a two-layer model,
+        ``hidden`` of a linear one) are left out.
 
+        Parameters
+        ----------
+        dataset, model : str
+            Names of the dataset and of the model.
+        fixed : mapping, optional
+            Options that replace the file's.
+
+        Returns
+        -------
+        list of dict
+
+        Examples
+        --------
         >>> space = read_space("paper")
         >>> len(space.configurations("cora", "lgc")), len(space.configurations("cora", "gcn"))
         (189, 108)
@@ -116,9 +136,20 @@ class Space:
     def sample(
         self, dataset: Dataset, model: str, count: int, seed: int, fixed: Options | None = None
     ) -> Configurations:
-        """``count`` different configurations at random, checked; all, shuffled, if there are fewer.
+        """Different configurations at random, checked; all, shuffled, if there are not enough.
 
-        The same seed gives the same draws.
+        Parameters
+        ----------
+        dataset, model, fixed
+            As for :meth:`configurations`.
+        count : int
+            Number of configurations.
+        seed : int
+            Seed of the draws.
+
+        Returns
+        -------
+        list of dict
         """
         check_number("samples", count, 1, MAX_CONFIGURATIONS, whole=True)
         check_number("seed", seed, 0, whole=True)
@@ -138,12 +169,34 @@ class Space:
         return self._checked(dataset, model, fixed, list(drawn.values()))
 
     def cut(self, dataset: Dataset, model: str, fixed: Options | None = None) -> str | None:
-        """What the innermost table of this model says was left out, and why."""
+        """What the grid leaves out for a model, and why, in its own words.
+
+        Parameters
+        ----------
+        dataset, model, fixed
+            As for :meth:`configurations`.
+
+        Returns
+        -------
+        str or None
+        """
         return self._tables(dataset, model, fixed)[0].get("cut")
 
     def screen(self, dataset: Dataset, model: str, fixed: Options | None = None) -> int | None:
-        """How many configurations a first stage leaves; None if there is one stage.
+        """How many configurations a first stage leaves.
 
+        Parameters
+        ----------
+        dataset, model, fixed
+            As for :meth:`configurations`.
+
+        Returns
+        -------
+        int or None
+            None if there is only one stage.
+
+        Examples
+        --------
         >>> space = parse_space("[any]\\nhops = 2\\n[any.hlgc.feature]\\nscreen = 4")
         >>> space.screen("cora", "hlgc", {"gate": "feature"}), space.screen("cora", "lgc")
         (4, None)
@@ -206,9 +259,13 @@ class Space:
 def list_products(branches: Sequence[Mapping[str, Any]], where: str) -> Configurations:
     """Every configuration of the branches, the last option varying fastest."""
     for name in itertools.chain(*map(_distributions, branches)):
-        raise GridError(f"{where}: {name} is a distribution; draw from it with --samples.")
+        raise GridError(
+            f"{where}: {name} is a distribution; draw from it with {option_name('samples')}."
+        )
     if (size := _size(branches)) > MAX_CONFIGURATIONS:
-        raise GridError(f"{where} has {size:,.0f} configurations; draw from them with --samples.")
+        raise GridError(
+            f"{where} has {size:,.0f} configurations; draw from them with {option_name('samples')}."
+        )
     return [
         dict(zip(branch, values, strict=True))
         for branch in branches
@@ -267,9 +324,7 @@ def read_space(source: Any) -> Space:
         return Space("grid", {"any": _read_section(listed, "grid [any]", MODELS)})
     if source in GRIDS:
         return parse_space(read_grid(str(source)), str(source))
-    return parse_space(
-        read_text("grid", source, f"give a dictionary, {', '.join(GRIDS)} or "), str(source)
-    )
+    return parse_space(read_text("grid", source, GRIDS), str(source))
 
 
 def read_grid(name: str) -> str:
@@ -278,20 +333,24 @@ def read_grid(name: str) -> str:
     return (grids / f"{name}.toml").read_text(encoding="utf-8")
 
 
-def read_text(what: str, source: Any, advice: str = "give ") -> str:
-    """The text of a user's TOML file; ConfigError if it cannot be read."""
+def read_text(argument: str, source: Any, known: Sequence[str] = ()) -> str:
+    """The text of a user's TOML file; ConfigError if it cannot be read. ``known`` are Hoplite's."""
+    wanted = f"{', '.join(known)}, or the path of a TOML file" if known else "a TOML file's path"
     if not isinstance(source, str | os.PathLike):
-        raise ConfigError(
-            f"{what} has type {type(source).__name__}; {advice}the path of a TOML file."
-        )
+        wanted = f"a dictionary, {wanted}" if known else wanted
+        raise ConfigError(f"has type {type(source).__name__}; it must be {wanted}.", argument)
     try:
         return read_regular(Path(source), MAX_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: also a path with a null character
+        if not os.path.lexists(Path(source)):
+            raise ConfigError(
+                f"is {str(source)!r}, which does not exist; it must be {wanted}."
+                f"{nearest_hint(source, known)}",
+                argument,
+            ) from error
         reason = error.strerror if isinstance(error, OSError) else error
-        failure = GridError if os.path.lexists(source) else ConfigError
-        raise failure(
-            f"{what} {str(source)!r} cannot be read: {reason}; {advice}the path of a TOML file in "
-            f"UTF-8.{nearest_hint(source, GRIDS)}"
+        raise GridError(
+            f"{argument} {str(source)!r} cannot be read: {reason}; pass a TOML file in UTF-8."
         ) from error
 
 

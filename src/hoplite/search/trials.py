@@ -49,8 +49,21 @@ Count = Annotated[int, Meta(ge=0)]
 class Trial:
     """One configuration and one seed.
 
-    Its options are those of ``train`` for ``model``, which is a name or ``module:Class``; ``fold``
-    is the index of the split if the data has several.
+    Parameters
+    ----------
+    model : str
+        A model's name, or ``module:Class``.
+    options : dict
+        Options of ``train`` for the model.
+    seed : int
+        The seed.
+    fold : int, default 0
+        Index of the split if the data has several.
+
+    Examples
+    --------
+    >>> Trial("sgc", {"hops": 2}, seed=1).key
+    ('sgc', '{"hops": 2}', 1, 0)
     """
 
     model: str
@@ -68,7 +81,23 @@ class Trial:
 class Scores:
     """The scores of a trial on the validation nodes; None if they are not finite.
 
-    ``score`` is that of the monitor, larger is better; ``val_accuracy`` is None without classes.
+    Parameters
+    ----------
+    score : float or None
+        The score of the monitor; larger is better.
+    val_accuracy : float or None
+        The accuracy; None without classes.
+    val_loss : float or None
+        The loss.
+    best_epoch, epochs : int
+        The epoch with the best score, and the number of epochs.
+    diverged : bool
+        Whether the training diverged.
+
+    Examples
+    --------
+    >>> Scores(0.8, 0.8, 0.6, best_epoch=12, epochs=100, diverged=False).score
+    0.8
     """
 
     score: float | None
@@ -81,7 +110,25 @@ class Scores:
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """A trial with its scores; ``test_accuracy`` is None except under the protocol "test"."""
+    """A trial with its scores.
+
+    Parameters
+    ----------
+    trial : Trial
+        The configuration and the seed.
+    scores : Scores
+        Its validation scores.
+    test_accuracy : float or None
+        The accuracy on the test nodes; None except under the protocol "test".
+    seconds : float
+        Time of the training.
+
+    Examples
+    --------
+    >>> scores = Scores(0.8, 0.8, 0.6, best_epoch=12, epochs=100, diverged=False)
+    >>> FinishedTrial(Trial("sgc", {"hops": 2}, seed=1), scores, None, 0.5).trial.seed
+    1
+    """
 
     trial: Trial
     scores: Scores

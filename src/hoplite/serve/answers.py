@@ -220,15 +220,15 @@ def find_examples(
 ) -> list[tuple[str, list[int]]]:
     """Nodes to begin with, and what they are.
 
-    For numbers these are the largest and the smallest. For classes they are the surest
-    predictions of the class that is predicted least often, and the least sure of all.
+    For numbers these are the largest and the smallest. For classes they are the most confident
+    predictions of the class that is predicted least often, and the least confident of all.
 
     >>> from hoplite.tasks.multiclass import Multiclass
     >>> found = find_examples(Multiclass(), np.array([[2.0, 0], [0, 1], [1, 0], [5, 0]]), "ab")
     >>> for about, nodes in found:
     ...     print(about, nodes)
-    the surest of b, which is predicted least often [1]
-    the least sure [2, 0, 3]
+    the most confident predictions of b, the class predicted least often [1]
+    the least confident predictions [2, 0, 3]
     """
     predicted = task.predict(logits)
     everywhere = np.ones(len(logits), bool)
@@ -242,12 +242,12 @@ def find_examples(
     if not counts.any():
         return []
     rarest = int(np.where(counts > 0, counts, len(logits) + 1).argmin())
-    surest = _first(-values[:, rarest], inside[:, rarest])
-    often = ", which is predicted least often" if (counts > 0).sum() > 1 else ""
-    examples = [(f"the surest of {short(names[rarest])}{often}", surest)]
+    confident = _first(-values[:, rarest], inside[:, rarest])
+    often = ", the class predicted least often" if (counts > 0).sum() > 1 else ""
+    examples = [(f"the most confident predictions of {short(names[rarest])}{often}", confident)]
     if task.exclusive:
-        everywhere[surest] = False  # each node once
-        examples.append(("the least sure", _first(values[inside], everywhere)))
+        everywhere[confident] = False  # each node once
+        examples.append(("the least confident predictions", _first(values[inside], everywhere)))
     return [(about, nodes) for about, nodes in examples if nodes]
 
 

@@ -29,7 +29,7 @@ from hoplite.config import check_hops
 from hoplite.csr import row_ranges
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.sparse import SparseMatrix
-from hoplite.errors import HopliteWarning, StoreError, check_choice
+from hoplite.errors import HopliteWarning, StoreError, check_choice, option_name
 from hoplite.files import locked, remove_leftovers
 from hoplite.graph import Graph, GraphData
 from hoplite.io.array_files import check_crc32
@@ -173,7 +173,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Make ``folder``, hold it for this process, and remove what a killed one left unfinished."""
     if folder.exists() and not folder.is_dir():
-        raise StoreError(f"{folder} is a file; pass a folder as --out (out= in Python).")
+        raise StoreError(f"{folder} is a file; pass a folder as {option_name('out')}.")
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / files.LOCK) as (_, ours):
@@ -272,7 +272,7 @@ def adopt_manifest(
         )
     except ValueError as error:
         raise StoreError(
-            f"{error}; use fewer hops, or increase --memory (memory= in Python)."
+            f"{error}; use fewer hops, or increase {option_name('memory')}."
         ) from error
     if present != manifest:
         manifest.write(folder)

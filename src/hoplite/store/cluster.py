@@ -212,7 +212,7 @@ class Cluster:
         if losses > MAX_LOSSES:
             raise ClusterError(
                 f"workers of {self.where} keep dying at the same task, perhaps because they have "
-                "less memory than --memory allows; see their logs. Finished work is kept."
+                "less memory than the limit of Hoplite; see their logs. Finished work is kept."
             )
         future.retry()
 
@@ -265,8 +265,8 @@ def problem(sign: Sign, dask_worker: Any) -> str | None:
     if limit and sign.memory > PAUSED_SHARE * limit:
         return (
             f"{name} may use {limit / 1e9:.3g} GB (its --memory-limit), so Dask stops it before "
-            f"it reaches the {sign.memory / 1e9:.3g} GB of --memory; start workers with "
-            f"--memory-limit 0, or use --memory {int(PAUSED_SHARE * limit / 1e6)}MB or less."
+            f"it reaches Hoplite's limit of {sign.memory / 1e9:.3g} GB; start workers with "
+            f"--memory-limit 0, or lower Hoplite's limit to {int(PAUSED_SHARE * limit / 1e6)}MB."
         )
     return None
 

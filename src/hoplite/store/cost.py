@@ -34,6 +34,7 @@ from dataclasses import dataclass
 
 from hoplite.csr import MAX_INT32
 from hoplite.engine.backend import has_native
+from hoplite.errors import plural
 from hoplite.machine import check_memory
 from hoplite.store.files import Manifest
 
@@ -152,7 +153,7 @@ def check_room(
     ``taken`` is what was held at the worst moment up to now.
     """
     least = max(held + sizes.least(width, reserve), taken)
-    check_memory(memory, least, held, f"this graph in panels of width {width:,}")
+    check_memory(memory, least, held, f"this graph, with {plural(width, 'feature')} at a time,")
     return memory - held
 
 

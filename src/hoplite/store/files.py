@@ -41,7 +41,7 @@ from msgspec import Meta
 from hoplite.bases import find_basis
 from hoplite.config import MAX_HOPS
 from hoplite.csr import PIECE, CsrRows, csr_of, index_type, row_ranges
-from hoplite.errors import StoreError, check_choice
+from hoplite.errors import StoreError, check_choice, option_name
 from hoplite.files import read_json, write_json
 from hoplite.io import array_files, node_files
 from hoplite.io.node_files import Checksum, Count, NodeFacts
@@ -381,7 +381,7 @@ class Blocks:
             first, last = self.manifest.panels[panel]
             advice = "use fewer hops, basis chebyshev, or smaller features"
             if dtype == "float16" and np.isfinite(values).all():
-                advice = "use --dtype bfloat16 or float32, or scale the features"
+                advice = f"use {option_name('dtype', 'bfloat16')} or float32, or scale the features"
             raise StoreError(
                 f"hop {hop} exceeds the range of {dtype} in columns {first} to {last - 1} of "
                 f"block {block}; {advice}."

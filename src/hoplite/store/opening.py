@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import NAMES
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, option_name
 from hoplite.graph import Graph, GraphData, NodeData
 from hoplite.io import load
 from hoplite.io.disk_graph import DiskGraph, is_disk_graph
 from hoplite.io.extend import extend_tables
 from hoplite.io.sources import is_database, is_tables, table_bytes
+from hoplite.io.splits import warn_of_unused_seed
 from hoplite.io.tables import import_tables
 from hoplite.labels import AUTO, check_task, kind_of
 from hoplite.machine import release_memory, used_memory
@@ -48,8 +49,8 @@ def open_data(
     source : Graph, HopStore, str, path, graph of another library, or pair of data frames
         A hop store or its folder, a graph on disk, or whatever :func:`hoplite.load` accepts.
     seed, split, structural, link, prepare, **options
-        As for :func:`hoplite.load`. A graph, a graph on disk and a hop store ignore ``seed`` and
-        ``prepare`` and accept only ``task`` of the others.
+        As for :func:`hoplite.load`. A graph, a graph on disk and a hop store ignore ``seed``
+        (with a warning) and ``prepare``, and accept only ``task`` of the others.
 
     Returns
     -------
@@ -72,6 +73,7 @@ def open_data(
         options |= {"split": split, "structural": structural, "link": link}
         return load(source, seed=seed, prepare=prepare, **options)
     _refuse(name, {"split": split, "structural": structural, "link": link or None} | options)
+    warn_of_unused_seed(data.split, seed, data.name)
     return _for_task(data, task)
 
 
@@ -124,18 +126,19 @@ def opened_graph(
         _refuse(source, {name: value for name, value in options.items() if name != "prepare"})
         graph = DiskGraph(folder)
         _for_task(graph, check_task(options.get("task")))
+        warn_of_unused_seed(graph.split, seed, graph.name)
         yield graph, False
     elif large_tables(source, budget, options):
         if options.get("structural") is not None:
             raise ConfigError(
                 f"is {options['structural']}, but {source} is too large to compute "
-                "such features in memory; increase --memory (memory= in Python).",
+                f"such features in memory; increase {option_name('memory')}.",
                 "structural",
             )
         if log_degrees_of(options.get("prepare")):
             raise ConfigError(
                 f"the model has the feature 'log degree', but {source} is too large to compute it "
-                "in memory; increase --memory (memory= in Python)."
+                f"in memory; increase {option_name('memory')}."
             )
         import_tables(
             source,
@@ -146,7 +149,9 @@ def opened_graph(
             **options,
         )
         release_memory()
-        yield DiskGraph(out / GRAPH), False
+        graph = DiskGraph(out / GRAPH)
+        warn_of_unused_seed(graph.split, seed, graph.name)
+        yield graph, False
     else:
         report(f"loading {source}", 0.0)
         loaded = open_data(source, seed=seed, **options).in_memory()

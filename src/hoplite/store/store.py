@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.errors import ConfigError, StoreError
+from hoplite.errors import ConfigError, StoreError, plural
 from hoplite.graph import Graph, cached_property
 from hoplite.io.array_files import CsrFiles, NpyRows
 from hoplite.io.node_files import NodeFiles
@@ -185,7 +185,7 @@ class HopStore(NodeFiles):
         if index.size and not 0 <= index.min() <= index.max() < self.num_nodes:
             raise ConfigError(
                 f"nodes goes from {index.min():,} to {index.max():,} but the store has "
-                f"{self.num_nodes:,} nodes, counted from 0."
+                f"{plural(self.num_nodes, 'node')}, counted from 0."
             )
         chosen = list(range(self.hops + 1)) if hops is None else list(hops)
         for hop in chosen:

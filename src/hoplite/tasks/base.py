@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from hoplite.config import ClassWeights
-from hoplite.errors import ConfigError, ModelFileError, check_choice
+from hoplite.errors import ConfigError, ModelFileError, check_choice, nearest_hint, some_of
 from hoplite.labels import CLASSES, JOINT, LabelKind
 from hoplite.tasks.evaluation import Evaluation
 
@@ -164,7 +164,13 @@ class Task(ABC):
             return self.balanced_weights(seen, labels, len(names))
         weights, places = np.ones(len(names)), {name: c for c, name in enumerate(names)}
         for name, weight in class_weight:
-            weights[places[check_choice("a class in class_weight", name, names)]] = weight
+            if name not in places:
+                raise ConfigError(
+                    f"has a weight for {name!r}, but the classes are {some_of(names, 10)}."
+                    f"{nearest_hint(name, names)}",
+                    "class_weight",
+                )
+            weights[places[name]] = weight
         return self.named_weights(weights, labels)
 
     def balanced_weights(self, seen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:

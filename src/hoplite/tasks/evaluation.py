@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.errors import HopliteWarning
+from hoplite.errors import HopliteWarning, plural
 
 BINS = 15  # of the calibration error
 TEMPERATURES = (0.05, 20.0)  # least and most
@@ -268,8 +268,8 @@ def best_temperature(labels: np.ndarray, logits: np.ndarray) -> float:
         if sign * slope(end) <= 0:
             warnings.warn(
                 f"no temperature from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g} minimises the "
-                f"log loss on the {len(z):,} validation nodes, so it is {np.exp(end):g} and the "
-                "probabilities are hardly calibrated; use more validation nodes.",
+                f"log loss on the {plural(len(z), 'validation node')}, so it is {np.exp(end):g} "
+                "and the probabilities are hardly calibrated; use more validation nodes.",
                 HopliteWarning,
                 stacklevel=2,
             )

@@ -64,6 +64,7 @@ DENSITY = STEP * np.exp(-(POINTS**2) / 2) / math.sqrt(2 * math.pi)
 SPREADS = 2.0 ** np.arange(1, -7, -1)  # s sqrt(d): logits have about this deviation
 PENALTIES = 10.0 ** np.arange(-3, 1)  # of the prior
 PULLS = (10, 100, 1000)  # of the posterior to the prior, times the prior's penalty
+MIN_LABELLED = 8  # training and validation nodes of a PAC-Bayes bound
 MAX_STEPS = 200  # of L-BFGS
 
 
@@ -85,6 +86,11 @@ class Certificate:
         Error on the ``unlabelled`` nodes if the graph has their labels.
     outside : bool
         Whether the bound is about the nodes outside the split.
+
+    Examples
+    --------
+    >>> Certificate(0.2, 0.95, 100, 50, 0.1, None, outside=True).sentence()
+    'with 95 % confidence the error on the 100 nodes outside the split is at most 20.0 %'
     """
 
     bound: float
@@ -96,7 +102,12 @@ class Certificate:
     outside: bool
 
     def sentence(self) -> str:
-        """The statement in plain words."""
+        """The statement in plain words.
+
+        Returns
+        -------
+        str
+        """
         nodes = f"{plural(self.unlabelled, 'node')} outside the split"
         if not self.outside:
             nodes = plural(self.unlabelled, "test node")
@@ -117,6 +128,11 @@ class PacBayes(Certificate):
         ``|Theta_AB - Theta_A|^2 / (2 s^2)``
     spread : float
         s, the standard deviation of the weights.
+
+    Examples
+    --------
+    >>> PacBayes(0.3, 0.9, 40, 25, 0.2, None, False, divergence=1.5, spread=0.1).sentence()
+    'with 90 % confidence the error on the 40 test nodes is at most 30.0 %'
     """
 
     divergence: float
@@ -135,6 +151,11 @@ class Certificates:
         Without test nodes.
     refusals : dict of str
         The reason for each certificate that is None.
+
+    Examples
+    --------
+    >>> Certificates(None, None, {"holdout": "there are no test nodes"}).refusals["holdout"]
+    'there are no test nodes'
     """
 
     holdout: Certificate | None
@@ -204,7 +225,10 @@ def certify(
         except HopliteError as error:
             refusals[name] = str(error)
     if len(refusals) == len(certificates):
-        raise GraphError(" ".join(f"{name}: {text}" for name, text in refusals.items()))
+        raise GraphError(
+            f"no certificate is possible. From the test nodes: {refusals['holdout']} PAC-Bayes: "
+            f"{refusals['pac_bayes']}"
+        )
     return Certificates(**certificates, refusals=refusals)
 
 
@@ -215,10 +239,10 @@ def holdout_certificate(model: TrainedModel, graph: Graph, delta: float) -> Cert
     """
     split, rest = graph.split, _unlabelled(graph.split, graph.num_nodes)
     if not (split.test.size and rest.size):
-        missing = "unlabelled" if split.test.size else "test"
+        missing = "no node is outside the split" if split.test.size else "there are no test nodes"
         raise GraphError(
-            f"there are no {missing} nodes; the bound needs test nodes, from which the model has "
-            "not learned, and unlabelled nodes, which are in no part of the split."
+            f"{missing}; the bound requires test nodes, which measure the error, and nodes outside "
+            "the split, whose error it bounds."
         )
     if model.training.get(LEARNED_FROM) != learned_nodes(split):
         raise GraphError(
@@ -272,9 +296,16 @@ def pac_bayes_certificate(
     rest = rest if outside else split.test
     labelled = np.random.default_rng(seed).permutation(np.union1d(split.train, split.val))
     prior_nodes, sample = np.split(labelled, [len(labelled) // 2])
-    if len(prior_nodes) < 4 or not rest.size:
-        missing = "labelled" if rest.size else "unlabelled"
-        raise GraphError(f"there are too few {missing} nodes to certify anything.")
+    if not rest.size:
+        raise GraphError(
+            "all nodes are training or validation nodes; the bound requires nodes outside the "
+            "split or test nodes, whose error it bounds."
+        )
+    if len(labelled) < MIN_LABELLED:
+        raise GraphError(
+            f"the bound requires at least {MIN_LABELLED} training and validation nodes, but there "
+            f"are {len(labelled)}."
+        )
     nodes = np.concatenate([prior_nodes, sample, rest])
     features = _features(model, graph, prior_nodes, nodes)
     prior_rows, rows, rest_rows = np.split(

@@ -203,6 +203,11 @@ class Estimate:
     exact : bool
         Whether all sign vectors were computed. The interval is then a point, or for egc contains
         only the error of the maximisation over beta.
+
+    Examples
+    --------
+    >>> Estimate(0.5, 0.4, 0.6, confidence=0.95, draws=100, exact=False).scaled(2).high
+    1.2
     """
 
     value: float
@@ -213,6 +218,17 @@ class Estimate:
     exact: bool
 
     def scaled(self, factor: float) -> Estimate:
+        """Multiply the value and its interval by a factor.
+
+        Parameters
+        ----------
+        factor : float
+            A factor of 0 or more.
+
+        Returns
+        -------
+        Estimate
+        """
         return dataclasses.replace(
             self, value=factor * self.value, low=factor * self.low, high=factor * self.high
         )

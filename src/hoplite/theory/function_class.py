@@ -128,8 +128,12 @@ class FunctionClass:
             lgc   R <= b M Lambda / sqrt(L) * a sum_i ||S||_1^i
             egc   R <= b M Lambda / sqrt(L) * exp(a ||S||_1)
 
-        M is the largest ``|X_uf|`` and ``||S||_1`` the largest absolute column sum. Infinity if it
-        is too large for a float.
+        M is the largest ``|X_uf|`` and ``||S||_1`` the largest absolute column sum.
+
+        Returns
+        -------
+        float
+            Infinity if it is too large for a float.
         """
         single = not self.bias and self.outputs == 1
         if (
@@ -148,11 +152,22 @@ class FunctionClass:
         return self._scale * self._largest_feature * math.sqrt(self.size) * growth
 
     def bound(self) -> float:
-        """The smallest of :meth:`bounds`, an upper bound on the complexity."""
+        """The smallest of :meth:`bounds`, an upper bound on the complexity.
+
+        Returns
+        -------
+        float
+        """
         return min(self.bounds().values())
 
     def bounds(self) -> dict[str, float]:
-        """Upper bounds on the complexity by name; docs/theory.md explains each."""
+        """Upper bounds on the complexity; docs/theory.md explains each.
+
+        Returns
+        -------
+        dict of float
+            The bounds by name.
+        """
         columns = self._columns
         bounds = {
             "most": complexity.most(columns),
@@ -207,7 +222,18 @@ class FunctionClass:
         return result.scaled(self._scale)
 
     def summary(self, estimate: complexity.Estimate) -> dict[str, Any]:
-        """The class, its bounds and the ``estimate`` as plain JSON values; infinity is null."""
+        """The class, its bounds and an estimate as plain JSON values.
+
+        Parameters
+        ----------
+        estimate : Estimate
+            The complexity, from :meth:`estimate`.
+
+        Returns
+        -------
+        dict
+            Values for JSON; infinity is None.
+        """
         limits = ("bias", "coefficient_bound", "weight_bound", "lipschitz")
         try:
             paper = _finite(self.paper_bound())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.errors import ConfigError, GraphError
+from hoplite.errors import ConfigError, GraphError, plural
 from hoplite.graph import Graph
 from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
@@ -54,6 +54,16 @@ class Generalization:
     test_interval : tuple of float
         Interval of the error on all nodes like the test nodes, with probability 1 - delta
         (Clopper and Pearson).
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> from hoplite.theory import generalization
+    >>> graph = hoplite.load("cora")
+    >>> model = hoplite.train(graph, "sgc", hops=2, epochs=5).model
+    >>> found = generalization(model, graph)
+    >>> found.nodes, found.bound == found.margin_loss + found.complexity + found.confidence
+    (140, True)
     """
 
     bound: float
@@ -73,12 +83,17 @@ class Generalization:
     gap: float | None
 
     def sentence(self) -> str:
-        """The statement in plain words."""
+        """The statement in plain words.
+
+        Returns
+        -------
+        str
+        """
         sure = f"{100 * (1 - self.delta):g} %"
         if self.vacuous:
             head = (
                 f"The bound on the error is {self.bound:.2f}, which is vacuous (no error exceeds "
-                f"1): {self.nodes:,} training nodes and these norms guarantee nothing"
+                f"1): {plural(self.nodes, 'training node')} and these norms guarantee nothing"
             )
         else:
             head = (

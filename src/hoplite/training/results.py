@@ -17,7 +17,15 @@ import numpy as np
 from hoplite.config import MAX_SEED, TrainingConfig, check_flag, check_number
 from hoplite.engine.evaluation import Plan
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
+from hoplite.errors import (
+    ConfigError,
+    GraphError,
+    HopliteWarning,
+    check_choice,
+    option_name,
+    plural,
+    some_of,
+)
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.graph import NodeData, Split
 from hoplite.labels import AUTO, kind_of
@@ -451,7 +459,7 @@ def _described(result: TrainingResult) -> Description:
     run, step = result.best_run, result.training_config.step_title
     facts = {
         "model": f"{result.model_config.kind.title}, {result.model_config.size()}",
-        "graph": f"{result.graph.name}, {result.graph.num_nodes:,} nodes",
+        "graph": f"{result.graph.name}, {plural(result.graph.num_nodes, 'node')}",
         "runs": f"{plural(len(result.runs), 'seed')}, {result.ms_per_epoch:.3g} ms per {step}",
         "chosen": f"seed {run.seed}, {step} {run.best_epoch} of {run.epochs}",
     }
@@ -740,7 +748,7 @@ def _task_of(data: NodeData) -> Task:
         column = None if data.preparation is None else data.preparation.options.label
         raise GraphError(
             f"column {column!r} has no labels to learn from; label some nodes, or choose the label "
-            "column (--label, label= in Python)."
+            f"column with {option_name('label')}."
             if column
             else "the graph has no labels; pass labels=... or graph.with_labels(...)."
         )
