@@ -267,6 +267,15 @@ def _index_type(shape: tuple[int, int], indices: np.ndarray) -> type[np.integer]
     return np.int64 if wide else np.int32
 
 
+def csr_of(
+    values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, columns: int
+) -> sp.csr_array:
+    """The rows on the same memory: SciPy copies ``indices`` if ``indptr`` has another type."""
+    if len(indices) <= MAX_INT32:
+        indptr = indptr.astype(indices.dtype, copy=False)
+    return sp.csr_array((values, indices, indptr), shape=(len(indptr) - 1, columns))
+
+
 class CsrRows(Protocol):
     """What a reader of rows offers."""
 
@@ -292,8 +301,8 @@ class CsrMemory:
     def read(self, start: int, stop: int) -> sp.csr_array:
         indptr = self.indptr(start, stop)
         part = slice(indptr[0], indptr[-1])
-        entries = self._matrix.data[part], self._matrix.indices[part], indptr - indptr[0]
-        return sp.csr_array(entries, shape=(stop - start, self._matrix.shape[1]))
+        values, indices = self._matrix.data[part], self._matrix.indices[part]
+        return csr_of(values, indices, indptr - indptr[0], int(self._matrix.shape[1]))
 
 
 def row_ranges(
@@ -342,12 +351,12 @@ class PatchedRows:
         return self._indptr[start : stop + 1].copy()
 
     def read(self, start: int, stop: int) -> sp.csr_array:
-        end, shape = self._base.rows, (stop - start, self.rows)
+        end = self._base.rows
         old = self._base.read(min(start, end), min(stop, end))
         low, high = np.searchsorted(self._nodes, [start, stop]).tolist()
         if low == high:
             values = old.data.astype(self._kind, copy=False)
-            return sp.csr_array((values, old.indices, old.indptr), shape=shape)
+            return csr_of(values, old.indices, old.indptr, self.rows)
         indptr, part = self.indptr(start, stop), self._patch[low:high]
         patched = np.zeros(stop - start, bool)
         patched[self._nodes[low:high] - start] = True
@@ -356,7 +365,7 @@ class PatchedRows:
         indices, values = np.empty(len(new), index_type(self.rows)), np.empty(len(new), self._kind)
         indices[new], values[new] = part.indices, part.data
         indices[~new], values[~new] = old.indices[kept], old.data[kept]
-        return sp.csr_array((values, indices, indptr - indptr[0]), shape=shape)
+        return csr_of(values, indices, indptr - indptr[0], self.rows)
 
 
 def rows_of(matrix: CsrRows, nodes: np.ndarray) -> Iterator[tuple[np.ndarray, sp.csr_array]]:

@@ -56,6 +56,10 @@ class HopliteError(Exception):
     DatasetError
     """
 
+    def command_line_message(self) -> str:
+        """The message, with options as the command line spells them."""
+        return str(self)
+
 
 class GraphError(HopliteError, ValueError):
     """A graph's adjacency matrix, features, labels or split contradict each other.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,9 @@ def dense_blocks(graph: Graph, config: ModelConfig) -> np.ndarray:
     if not graph.relations:  # as the only relation
         (whole,) = relations_of(graph.adjacency, directed=False)
         graph = graph.with_features(graph.features)
-        object.__setattr__(graph, "relations", (whole.with_loop_weight(graph.loop_weight),))
+        object.__setattr__(
+            graph, "relations", (dataclasses.replace(whole, loop_weight=graph.loop_weight),)
+        )
     every = [dense_hops(graph, one, config.basis, config.hops) for one in config.operators]
     found, k = [every[0][:1]], config.hops
     for r in range(len(graph.relations)):

@@ -116,12 +116,9 @@ def _report_signal(number: int) -> int:
 
 def _report(error: BaseException) -> int:
     """Print one sentence for an error that the user can understand; return the exit code."""
-    if isinstance(error, ConfigError) and not isinstance(error, GridError):
-        print_error(error.command_line_message())
-        return 2
     if isinstance(error, HopliteError):
-        print_error(str(error))
-        return 1
+        print_error(error.command_line_message())
+        return 2 if isinstance(error, ConfigError) and not isinstance(error, GridError) else 1
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # Typer's own
         return _report_usage(error)
     if is_shortage(error):

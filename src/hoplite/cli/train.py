@@ -63,9 +63,9 @@ def train(
 ) -> None:
     """Train a model on DATASET and report its scores.
 
-    Tables need no --model: cross-validation chooses the model, its hops, the operator and the
-    threshold; tables with a validation split get blocks with 2 hops. The defaults below are for
-    named models and datasets. For the options of one model, add --model to --help.
+    Tables need no --model: cross-validation chooses model, hops, operator and threshold; tables
+    with a validation split get blocks of 2 hops. The defaults below are for named models and
+    datasets; see --model NAME --help, too.
 
     Example: hoplite train bank --label fraud --id account --out fraud-model
 

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import psutil
 
-from hoplite.csr import check_csr
+from hoplite.csr import check_csr, csr_of
 from hoplite.files import atomic_write, open_regular
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class CsrFiles:
             check_csr(indptr, indices, values, shape)
         except (OSError, ValueError) as error:
             raise self.damaged(error) from error
-        return sp.csr_array((values, indices, indptr), shape=shape)
+        return csr_of(values, indices, indptr, self.rows)
 
 
 @contextlib.contextmanager

@@ -291,7 +291,9 @@ def require_columns(
     """DatasetError unless the table has the columns ``names``; ``options`` name some of them."""
     for name in names:
         if name not in table.names:
-            other = f" or choose another column (--{options[name]})" if name in options else ""
+            other = (
+                f", or name another with {option_name(options[name])}" if name in options else ""
+            )
             raise DatasetError(
                 f"{table.label} has no column {name!r} (it has "
                 f"{some_of(map(repr, table.names), 10)}); add it{other}."

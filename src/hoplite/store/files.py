@@ -40,7 +40,7 @@ from msgspec import Meta
 
 from hoplite.bases import find_basis
 from hoplite.config import MAX_HOPS
-from hoplite.csr import PIECE, CsrRows, index_type, row_ranges
+from hoplite.csr import PIECE, CsrRows, csr_of, index_type, row_ranges
 from hoplite.errors import StoreError, check_choice, option_name
 from hoplite.files import read_json, write_json
 from hoplite.io import array_files, node_files
@@ -234,7 +234,7 @@ class StoredAdjacency:
                 raise ValueError("the diagonal is incomplete")
         except (OSError, ValueError) as error:
             raise self._operator.damaged(error) from error
-        return sp.csr_array((values, indices, indptr - indptr[0]), shape=rows.shape)
+        return csr_of(values, indices, indptr - indptr[0], self.rows)
 
 
 def damaged(path: Path, error: Exception) -> StoreError:

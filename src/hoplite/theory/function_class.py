@@ -242,6 +242,7 @@ class FunctionClass:
         bounds = self.bounds()
         return {
             "dataset": self.graph.name,
+            "basis": self.config.basis,
             **self.config.as_dict(),
             **{name: getattr(self, name) for name in limits},
             "nodes": self.size,
