@@ -326,9 +326,9 @@ class Graph(Described):
 
         relations: list[Relation] = []
         if types is not None:
-            texts = _checked_types(types, len(edges))
-            for name in np.unique(texts).tolist():
-                relations += relations_of(arcs_of(texts == name), directed=directed, prefix=name)
+            names, codes = np.unique(_checked_types(types, len(edges)), return_inverse=True)
+            for code, name in enumerate(names.tolist()):
+                relations += relations_of(arcs_of(codes == code), directed=directed, prefix=name)
         elif directed:
             relations += relations_of(arcs_of(slice(None)), directed=True)
         arcs = arcs_of(slice(None))
@@ -506,7 +506,8 @@ class Graph(Described):
 
     def _replace(self, **changes: Any) -> Graph:
         """A copy with other fields, which are checked."""
-        graph = dataclasses.replace(self, **changes)
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Graph)}
+        graph = Graph(**fields | changes)
         if "loop_weight" in self.__dict__:
             graph.__dict__["loop_weight"] = self.loop_weight
         return graph

@@ -109,7 +109,7 @@ class Model(ABC):
     def expected(
         self, saved: dict[str, tuple[int, ...]], num_nodes: int
     ) -> dict[str, tuple[int, ...]]:
-        """The shapes that saved weights must have where those of ``found`` were read.
+        """The shapes that saved weights must have where those of ``saved`` were read.
 
         ``num_nodes`` is that of its graph, where its weights belong to nodes.
         """

@@ -204,6 +204,11 @@ def curve_areas(inside: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
     return float(roc), float((hits * hits.cumsum() / counts.cumsum()).sum() / p)
 
 
+def mean_area(name: str, inside: np.ndarray, scores: np.ndarray) -> float:
+    """The mean over columns (n, m) of the area under a curve; NaN if none has one."""
+    return _mean_of_known(_areas(inside, scores)[name])
+
+
 CURVES = ("roc_auc", "average_precision")
 
 

@@ -61,8 +61,6 @@ class FunctionClass:
     outputs : int, default 1
         With m > 1, the class of functions with m outputs ``f_c``, each with its own ``theta_c``;
         the sum of all norms is at most b. The complexity then has a sign for every node and output.
-    settings : mapping, optional
-        Further settings of the model, such as ``{"alpha": 0.1}``.
 
     Examples
     --------

@@ -608,7 +608,7 @@ def train(
             progress=defaults.next_stage(),
         )
         config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
-        with contextlib.suppress(OutOfTimeError):  # the model counts, and there is candidate
+        with contextlib.suppress(OutOfTimeError):  # the model counts, and there is one
             gain = defaults.graph_gain(runs[0], config)
     losses = {
         str(candidate): math.inf if candidate.val is None else candidate.val
