@@ -11,8 +11,9 @@ from typer import Option
 import hoplite
 from hoplite.bases import find_basis
 from hoplite.cli import console, options
-from hoplite.errors import ConfigError, plural
+from hoplite.errors import ConfigError, check_choice, plural
 from hoplite.models import MODELS, model_config
+from hoplite.models.settings import is_known
 from hoplite.progress import steps_bar
 
 if TYPE_CHECKING:  # importing it takes time
@@ -73,6 +74,10 @@ def bounds(
     reading, settings = options.split_settings(settings | {"model": model, "alpha": alpha})
     if trained is not None and settings:
         raise ConfigError("cannot be combined with --trained.", min(settings))
+    if model is not None and ":" not in model and not is_known(model):
+        from hoplite.theory.function_class import bounded_models
+
+        check_choice("model", model, bounded_models())
     config = model_config(**settings)  # reject wrong settings before any work
     from hoplite.theory import FunctionClass, generalization, norms  # only now: it takes time
 
@@ -159,11 +164,13 @@ def _print(values: dict[str, Any]) -> None:
         cut = values["truncation"]
         changed = "an unknown multiple" if cut["error"] is None else f"at most {cut['error']:.2g}"
         needed = cut["hops_needed"]
-        needed = "no number of hops reaches" if needed is None else f"{needed} hops reach"
+        fewer = (
+            "No number of hops makes" if needed is None else f"{plural(needed, 'hop')} would make"
+        )
         console.print_line(
             f"Truncating exp(beta S) after {plural(values['hops'], 'hop')} changes the output by "
-            f"{changed} times ||X Theta|| if |beta| <= {values['coefficient_bound']:.3g}; {needed} "
-            f"{cut['tolerance']:g}."
+            f"{changed} times ||X Theta|| if |beta| <= {values['coefficient_bound']:.3g}. "
+            f"{fewer} this at most {cut['tolerance']:g}."
         )
 
 

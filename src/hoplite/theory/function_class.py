@@ -92,7 +92,9 @@ class FunctionClass:
             )
         if not has_bounds(config.kind, config):
             raise ConfigError(
-                f"is {config.model!r}, for which no bound is known; use {known_models()}.", "model"
+                f"is {config.model!r}, for which no bound is known; use "
+                f"{listing(bounded_models(), 'or')}.",
+                "model",
             )
         find_operator(config.operator).require_symmetric("the bounds need")
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
@@ -108,10 +110,9 @@ class FunctionClass:
             chosen = train if train.size else np.arange(self.graph.num_nodes)
         nodes = as_node_indices(chosen, "nodes")
         if not nodes.size or nodes[0] < 0 or nodes[-1] >= self.graph.num_nodes:
-            span = f" from {nodes[0]:,} to {nodes[-1]:,}" if nodes.size else ""
+            span = f"has indices from {nodes[0]:,} to {nodes[-1]:,}" if nodes.size else "is empty"
             raise ConfigError(
-                f"nodes has {nodes.size:,} entries{span}; "
-                f"pass at least one index from 0 to {self.graph.num_nodes - 1:,}."
+                f"{span}; pass at least one index from 0 to {self.graph.num_nodes - 1:,}.", "nodes"
             )
         object.__setattr__(self, "nodes", nodes)
         columns = self.graph.num_features + self.bias
@@ -361,10 +362,9 @@ class FunctionClass:
         return float(norm(matrix, 1))
 
 
-def known_models() -> str:
-    """The names of the models that have bounds, for a message."""
-    names = [kind.name for kind in MODELS.values() if has_bounds(kind, kind.Settings())]
-    return listing(names, "or")
+def bounded_models() -> list[str]:
+    """The names of the models that have bounds."""
+    return [kind.name for kind in MODELS.values() if has_bounds(kind, kind.Settings())]
 
 
 def has_bounds(kind: type[Model], config: ModelConfig) -> TypeGuard[type[LinearModel]]:

@@ -10,12 +10,13 @@ import numpy as np
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, GraphError, plural
+from hoplite.formatting import listing
 from hoplite.graph import Graph
 from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
 from hoplite.models.trained import TrainedModel, check_trained
 from hoplite.theory.complexity import DRAWS
-from hoplite.theory.function_class import FunctionClass, has_bounds, known_models
+from hoplite.theory.function_class import FunctionClass, bounded_models, has_bounds
 
 STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
 RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
@@ -248,7 +249,9 @@ def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
     check_trained(model)
     kind = model.config.kind
     if not has_bounds(kind, model.config):
-        raise ConfigError(f"no bound is known for {model.config.model}; use {known_models()}.")
+        raise ConfigError(
+            f"no bound is known for {model.config.model}; use {listing(bounded_models(), 'or')}."
+        )
     if model.parts_:
         raise ConfigError(
             "no bound is known for models with a polynomial per direction or edge type; train "
