@@ -103,6 +103,11 @@ class Space:
     name: str
     sections: Mapping[str, Section]
 
+    @property
+    def title(self) -> str:
+        """The grid in a message; one without a file has no name of its own."""
+        return "grid" if self.name == "grid" else f"grid {self.name}"
+
     def configurations(
         self, dataset: Dataset, model: str, fixed: Options | None = None
     ) -> Configurations:
@@ -130,7 +135,7 @@ class Space:
         >>> space.configurations("cora", "lgc", {"hops": 3})[0]
         {'lr': 0.2, 'weight_decay': 0.005, 'dropout': 0.0, 'hops': 3}
         """
-        products = list_products(self._branches(dataset, model, fixed), f"grid {self.name}")
+        products = list_products(self._branches(dataset, model, fixed), self.title)
         return self._checked(dataset, model, fixed, products)
 
     def sample(
@@ -156,7 +161,7 @@ class Space:
         generator = np.random.default_rng(int(seed))
         branches = self._branches(dataset, model, fixed)
         if _size(branches) <= MAX_CONFIGURATIONS and not any(map(_distributions, branches)):
-            products = list_products(branches, self.name)
+            products = list_products(branches, self.title)
             order = generator.permutation(len(products))[:count]
             return self._checked(dataset, model, fixed, [products[i] for i in order])
         drawn: dict[str, dict[str, Any]] = {}
@@ -203,6 +208,12 @@ class Space:
         """
         return self._tables(dataset, model, fixed)[0].get("screen")
 
+    def replaced(self, dataset: Dataset, model: str, fixed: Options) -> list[str]:
+        """The ``fixed`` options for which the grid has several values."""
+        tables = self._tables(dataset, model, None)
+        own = {name: value for table in tables for name, value in table.items() if name in fixed}
+        return [n for n, d in own.items() if isinstance(d, Distribution) or len(d) > 1]
+
     def _section(self, dataset: Dataset) -> Section:
         names = [str(dataset).lower(), Path(dataset).absolute().name.lower().removesuffix(".npz")]
         for name in (*names, "any"):
@@ -213,7 +224,7 @@ class Space:
         for model in (name for name in self.sections if name in MODELS):
             advice = f"write [any.{model}] instead of [{model}]"
         raise GridError(
-            f"grid {self.name} has no section for {str(dataset)!r}; {advice}. Its sections are: "
+            f"{self.title} has no section for {str(dataset)!r}; {advice}. Its sections are: "
             f"{known}."
         )
 
@@ -251,7 +262,7 @@ class Space:
             split_options(model, dict(fixed or {}))  # a mistake in these is not the file's
             values = ", ".join(f"{name} = {value!r}" for name, value in options.items())
             raise GridError(
-                f"grid {self.name}, {model} on {dataset}: {error} (configuration: {values})"
+                f"{self.title}, {model} on {dataset}: {error} (configuration: {values})"
             ) from error
         return configurations
 
@@ -428,9 +439,13 @@ def _read_section(table: dict[str, Any], where: str, below: Collection[str]) -> 
 def check_option(name: str, where: str) -> None:
     """Raise GridError unless ``name`` is a setting of a model or of its training."""
     known = all_settings()
+    if name in ("model", "seeds", "task"):
+        raise GridError(f"{where}: {name!r} is set for the whole search; leave it out.")
     if name not in known:
-        reason = "is set for the whole search" if name == "model" else "is not an option"
-        raise GridError(f"{where}: {name!r} {reason}; leave it out.{nearest_hint(name, known)}")
+        hint = nearest_hint(name, known)
+        raise GridError(
+            f"{where}: {name!r} is not an option{f'.{hint}' if hint else '; leave it out.'}"
+        )
 
 
 def read_dimension(name: str, value: Any, where: str) -> Dimension:
