@@ -17,14 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.errors import (
-    ConfigError,
-    IdleWarning,
-    by_interface,
-    check_choice,
-    nearest_hint,
-    option_name,
-)
+from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint, option_name, worded
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 REDDIT, REDDIT_LIKE = "reddit", "reddit-like"
@@ -140,7 +133,7 @@ def check_class_weight(name: str, value: Any) -> str | ClassWeights | None:
         weights = tuple((str(class_).strip(), float(weight)) for class_, weight in pairs)
     except (TypeError, ValueError):
         weights = ()
-    example = by_interface("{'fraud': 10, 'ok': 1}", "fraud=10,ok=1")
+    example = worded("{'fraud': 10, 'ok': 1}", "fraud=10,ok=1")
     if not weights or not all(0 <= weight <= MAX_FLOAT for _, weight in weights):
         raise ConfigError(
             f"is {value!r}; use 'balanced' or a weight of 0 or more for each class, such as "
@@ -252,9 +245,7 @@ class TrainingConfig(Checked):
         0.5, "Dropout rate of the features X; 0 for a hop store.", 0, 1, open_ends="m"
     )
     drop_nodes: float = number_setting(0.0, "Dropout rate of whole nodes.", 0, 1, open_ends="m")
-    output_dropout: float = number_setting(
-        0.0, "Dropout rate of X Theta, the projected features.", 0, 1, open_ends="m"
-    )
+    output_dropout: float = number_setting(0.0, "Dropout rate of outputs.", 0, 1, open_ends="m")
     draws: int = number_setting(1, "Dropout masks per step.", 1, 1000)
     consistency: float = number_setting(
         0.0, "Weight of the penalty on differences between the draws.", 0
@@ -275,8 +266,7 @@ class TrainingConfig(Checked):
     filter_decay_factor: float = number_setting(1.0, "Factor of --weight-decay for the filter.", 0)
     optimizer: str = choice_setting(
         "adam",
-        "adam, lbfgs, or path (solve for a sequence of penalties). Options of Adam, such as --lr, "
-        "select adam with the hops and the bias of --preset paper.",
+        "adam (selected by its options, e.g. --lr), lbfgs, or path (solve for several penalties).",
         OPTIMIZERS,
     )
     preset: str = choice_setting(

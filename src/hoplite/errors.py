@@ -39,7 +39,7 @@ def option_name(name: str, value: object = None) -> str:
     return _flag(name) if alone else f"{_flag(name)} {shlex.quote(str(value))}"
 
 
-def by_interface(python: str, command: str) -> str:
+def worded(python: str, command: str) -> str:
     """The text for the interface in use."""
     return command if _in_command else python
 

@@ -164,13 +164,11 @@ def _print(values: dict[str, Any]) -> None:
         cut = values["truncation"]
         changed = "an unknown multiple" if cut["error"] is None else f"at most {cut['error']:.2g}"
         needed = cut["hops_needed"]
-        fewer = (
-            "No number of hops makes" if needed is None else f"{plural(needed, 'hop')} would make"
-        )
+        fewer = "no number of hops" if needed is None else plural(needed, "hop")
         console.print_line(
             f"Truncating exp(beta S) after {plural(values['hops'], 'hop')} changes the output by "
             f"{changed} times ||X Theta|| if |beta| <= {values['coefficient_bound']:.3g}. "
-            f"{fewer} this at most {cut['tolerance']:g}."
+            f"With {fewer} it is at most {cut['tolerance']:g}."
         )
 
 

@@ -26,12 +26,7 @@ def train(
     dataset: options.Dataset,
     model: options.ModelByData = None,
     seeds: int = Option(
-        5,
-        min=1,
-        metavar="N",
-        help="Number of random seeds.",
-        show_default="5; 1 for the optimizer path",
-        rich_help_panel="Training",
+        5, min=1, metavar="N", help="Number of seeds; path trains one.", rich_help_panel="Training"
     ),
     budget: str | None = Option(
         None,
@@ -71,7 +66,7 @@ def train(
 
     Tables need no --model: cross-validation chooses model, hops, operator and threshold; tables
     with a validation split get blocks of 2 hops. The defaults below are for named models and
-    datasets; --model NAME --help lists all settings of a model.
+    datasets; --model NAME --help has a model's.
 
     Example: hoplite train bank --label fraud --id account --out fraud-model
 
@@ -198,10 +193,7 @@ def _facts(result: hoplite.TrainingResult, summary: dict[str, Any]) -> dict[str,
     run, split = result.best_run, summary["split"]
     sizes = ", ".join(f"{split[part]:,} {part}" for part in ("train", "val", "test"))
     facts: dict[str, Any] = {"Split": sizes + (f" ({split['note']})" if split["note"] else "")}
-    facts |= {
-        "Note": summary["unvalidated"] or result.unjudged(),
-        "Prepared": summary.get("prepared"),
-    }
+    facts |= {"Note": summary["unvalidated"], "Prepared": summary.get("prepared")}
     if unused := summary.get("unused_edge_columns"):
         weight = f"--weight {unused[0]} uses one as the weight"
         facts["Not used"] = f"edge columns {some_of(unused)} ({weight})"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
 from hoplite.bases import find_basis
 from hoplite.config import FAMILIES, GROUPS, Checked, TrainingConfig, flag_setting
-from hoplite.errors import ConfigError, by_interface, nearest_hint, option_name
+from hoplite.errors import ConfigError, nearest_hint, option_name, worded
 from hoplite.formatting import listing
 from hoplite.preparation import TableOptions
 
@@ -296,7 +296,7 @@ def find_model(name: str | type) -> type[Model]:
         )
     if name == AUTO:
         raise ConfigError(
-            f"is 'auto'; only {by_interface('hoplite.auto(graph)', '`hoplite train`')} chooses a "
+            f"is 'auto'; only {worded('hoplite.auto(graph)', '`hoplite train`')} chooses a "
             "model, so name one here.",
             "model",
         )
@@ -468,14 +468,10 @@ def switch_note(kind: type[Model], options: Mapping[str, Any]) -> str | None:
     if {"preset", "optimizer"} & options.keys() or not takes_steps(kind, options):
         return None
     solved, steps = model_defaults(kind.name), model_defaults(kind.name, options)
-    changed = [
-        f"{name} {steps[name]} (not {solved[name]})"
-        for name in ("hops", "bias", "dropout")
-        if name not in options and steps.get(name) != solved.get(name)
-    ]
-    asked = min(options.keys() & OF_STEPS, default="standardize")
-    text = f"{option_name(asked)} selects Adam, with other defaults: {', '.join(changed)}."
-    return text if changed else None
+    names = [n for n in ("hops", "bias", "dropout") if n not in options and steps[n] != solved[n]]
+    values = ", ".join(f"{name} {steps[name]} (not {solved[name]})" for name in names)
+    asked = option_name(min(options.keys() & OF_STEPS, default="standardize"))
+    return f"{asked} selects Adam, with other defaults: {values}." if names else None
 
 
 def default_options(options: Mapping[str, Any], *, tables: bool) -> tuple[str, dict[str, Any]]:

@@ -593,9 +593,7 @@ SAVED = {field.name for field in fields(ModelFile)} & {field.name for field in f
 def check_trained(model: Any) -> None:
     """ConfigError unless ``model`` is a TrainedModel; a result of a training has one."""
     if not isinstance(model, TrainedModel):
-        name = type(model).__name__
-        advice = "result.model" if hasattr(model, "model") else "a TrainedModel"
-        raise ConfigError(f"has type {name}; pass {advice}.", "model")
+        raise ConfigError(f"has type {type(model).__name__}; pass result.model.", "model")
 
 
 def split_facts(split: Split) -> dict[str, Any]:

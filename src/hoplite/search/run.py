@@ -159,9 +159,9 @@ def search(
         else:
             configurations = space.sample(dataset, name, samples, sample_seed, options)
         configurations = _checked(graph, name, configurations, protocol)
-        if grid not in GRIDS:  # those that come with Hoplite are meant to be restricted
-            for option in space.replaced(dataset, name, options):
-                warn(f"{option_name(option, options[option])} replaces the values of the grid.")
+        own = () if grid in GRIDS else space.sections.get("any", ())  # Hoplite's are for everybody
+        for option in sorted(options.keys() & own):
+            warn(f"{option_name(option, options[option])} replaces the values of the grid.")
         screen = space.screen(dataset, name, options)
         cut = space.cut(dataset, name, options)
         address = address_of(family)

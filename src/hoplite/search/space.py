@@ -103,11 +103,6 @@ class Space:
     name: str
     sections: Mapping[str, Section]
 
-    @property
-    def title(self) -> str:
-        """The grid in a message; one without a file has no name of its own."""
-        return "grid" if self.name == "grid" else f"grid {self.name}"
-
     def configurations(
         self, dataset: Dataset, model: str, fixed: Options | None = None
     ) -> Configurations:
@@ -135,7 +130,7 @@ class Space:
         >>> space.configurations("cora", "lgc", {"hops": 3})[0]
         {'lr': 0.2, 'weight_decay': 0.005, 'dropout': 0.0, 'hops': 3}
         """
-        products = list_products(self._branches(dataset, model, fixed), self.title)
+        products = list_products(self._branches(dataset, model, fixed), f"grid {self.name}")
         return self._checked(dataset, model, fixed, products)
 
     def sample(
@@ -161,7 +156,7 @@ class Space:
         generator = np.random.default_rng(int(seed))
         branches = self._branches(dataset, model, fixed)
         if _size(branches) <= MAX_CONFIGURATIONS and not any(map(_distributions, branches)):
-            products = list_products(branches, self.title)
+            products = list_products(branches, f"grid {self.name}")
             order = generator.permutation(len(products))[:count]
             return self._checked(dataset, model, fixed, [products[i] for i in order])
         drawn: dict[str, dict[str, Any]] = {}
@@ -208,12 +203,6 @@ class Space:
         """
         return self._tables(dataset, model, fixed)[0].get("screen")
 
-    def replaced(self, dataset: Dataset, model: str, fixed: Options) -> list[str]:
-        """The ``fixed`` options for which the grid has several values."""
-        tables = self._tables(dataset, model, None)
-        own = {name: value for table in tables for name, value in table.items() if name in fixed}
-        return [n for n, d in own.items() if isinstance(d, Distribution) or len(d) > 1]
-
     def _section(self, dataset: Dataset) -> Section:
         names = [str(dataset).lower(), Path(dataset).absolute().name.lower().removesuffix(".npz")]
         for name in (*names, "any"):
@@ -224,7 +213,7 @@ class Space:
         for model in (name for name in self.sections if name in MODELS):
             advice = f"write [any.{model}] instead of [{model}]"
         raise GridError(
-            f"{self.title} has no section for {str(dataset)!r}; {advice}. Its sections are: "
+            f"grid {self.name} has no section for {str(dataset)!r}; {advice}. Its sections are: "
             f"{known}."
         )
 
@@ -262,7 +251,7 @@ class Space:
             split_options(model, dict(fixed or {}))  # a mistake in these is not the file's
             values = ", ".join(f"{name} = {value!r}" for name, value in options.items())
             raise GridError(
-                f"{self.title}, {model} on {dataset}: {error} (configuration: {values})"
+                f"grid {self.name}, {model} on {dataset}: {error} (configuration: {values})"
             ) from error
         return configurations
 
@@ -332,7 +321,7 @@ def read_space(source: Any) -> Space:
         listed = {
             k: np.array(v).tolist() if isinstance(v, sequences) else v for k, v in source.items()
         }
-        return Space("grid", {"any": _read_section(listed, "grid [any]", MODELS)})
+        return Space("of options", {"any": _read_section(listed, "grid [any]", MODELS)})
     if source in GRIDS:
         return parse_space(read_grid(str(source)), str(source))
     return parse_space(read_text("grid", source, GRIDS), str(source))

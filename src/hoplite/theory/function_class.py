@@ -149,7 +149,8 @@ class FunctionClass:
         ):
             raise ConfigError(
                 "the paper states bounds only for lgc and egc with one output, no bias and the "
-                f"monomial basis (here: {self._title()}); use bound() instead."
+                f"monomial basis (here: {self.config.model}, {plural(self.outputs, 'output')}"
+                f"{', bias' * self.bias}, {self.config.basis}); use bound() instead."
             )
         a = float(self.coefficient_bound)
         if not self._scale * self._largest_feature:
@@ -269,13 +270,6 @@ class FunctionClass:
         kind = self.config.kind
         assert issubclass(kind, LinearModel)  # see __post_init__
         return kind
-
-    def _title(self) -> str:
-        """The class in the words of a message: ``sgc, 2 outputs``."""
-        config = self.config
-        parts = [config.model, f"{config.basis} basis" * (config.basis != "monomial")]
-        parts += ["bias" * self.bias, plural(self.outputs, "output") * (self.outputs > 1)]
-        return ", ".join(filter(None, parts))
 
     @property
     def _constants(self) -> np.ndarray | None:

@@ -158,12 +158,11 @@ def generalization(
     True
     """
     check_number("delta", delta, 0, 1, open_ends="lm")
-    check_trained(model)
+    coefficient, weights = norms(model)
     if not model.task.exclusive:
         raise ConfigError(
             f"the model is for {model.task.labels.task}, but the bound requires one class per node."
         )
-    coefficient, weights = norms(model)
     config = model.config
     assert issubclass(config.kind, LinearModel)  # norms refuses others
     if config.standardize:

@@ -151,10 +151,8 @@ class TrainingResult(Described, Scored):
     def best_step(self, run: ScoredRun) -> str:
         """The best epoch of a run; if it is a penalty, its size before the number."""
         text = f"{run.best_epoch} of {run.epochs}"
-        if self.training_config.optimizer != "path" or not run.best_epoch:
-            return text
         size = relative_penalty(run.best_epoch - 1, len(self.graph.split.train))
-        return f"{size:.2g} ({text})"
+        return f"{size:.2g} ({text})" if self.training_config.optimizer == "path" else text
 
     def metrics(self, part: str = "test") -> dict[str, Spread]:
         """Mean and standard deviation of every metric over the runs.
@@ -285,7 +283,11 @@ class TrainingResult(Described, Scored):
         }
 
     def unvalidated(self) -> str | None:
-        """A warning if some class of the training nodes has no validation node."""
+        """A warning if validation scores, or those of some class, are missing."""
+        if not self.metrics("val"):
+            used = f"so the last {self.training_config.step_title} was used"
+            advice = f"cross-validation requires {MIN_LABELS} labels, and folds"
+            return f"there are no validation scores, {used}; {advice}."
         labels, split = self.graph.labels, self.graph.split
         trained, seen = (kind_of(labels).held(labels[part]) for part in (split.train, split.val))
         names = [self.graph.class_names[c] for c in np.setdiff1d(trained, seen)]
@@ -294,16 +296,6 @@ class TrainingResult(Described, Scored):
         return (
             f"there are no validation nodes of class {some_of(map(repr, names))}; label more nodes."
         )
-
-    def unjudged(self) -> str | None:
-        """A note if no validation score could be computed."""
-        if self.metrics("val"):
-            return None
-        step, count = self.training_config.step_title, len(self.graph.split.train)
-        reason = "cross-validation is off"
-        if count < MIN_LABELS:
-            reason = f"cross-validation requires {MIN_LABELS} labels, but there are {count}"
-        return f"there are no validation scores, so the last {step} was used: {reason}."
 
     def shortfall(self) -> str | None:
         """A warning if the chosen model is no better than the baseline.
@@ -490,7 +482,7 @@ def _described(result: TrainingResult) -> Description:
     diverged = sum(run.diverged for run in result.runs)
     if diverged:
         facts["diverged"] = plural(diverged, "run")
-    sentences = filter(None, (result.unvalidated(), result.unjudged(), result.shortfall()))
+    sentences = filter(None, (result.unvalidated(), result.shortfall()))
     notes = [sentence[0].upper() + sentence[1:] for sentence in sentences]
     return Description("TrainingResult", facts, [*tables, *_classes(result, last)], notes)
 
@@ -774,10 +766,10 @@ def _task_of(data: NodeData) -> Task:
             else "the graph has no labels; pass labels=... or graph.with_labels(...)."
         )
     if not data.split.train.size:
-        remedy = "pass split=Split(train=[...]), or use graph.with_split(...)"
-        if data.preparation is not None:
-            remedy = "write 'train' for some nodes in the column split"
-        raise GraphError(f"the training set is empty; {remedy}.")
+        raise GraphError(
+            "the training set is empty; use graph.with_split(Split(train=[...])), or write 'train' "
+            "for some nodes in the column split of the table."
+        )
     return task
 
 
