@@ -176,7 +176,8 @@ def check_fixed(fixed: Mapping[str, Any]) -> None:
     known = all_settings()
     for name, value in fixed.items():
         if name not in known:
-            raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
+            hint = nearest_hint(name, known)
+            raise ConfigError(f"{name!r} is not an option of models or of training.{hint}")
         known[name].metadata["check"](name, value)
 
 
@@ -249,8 +250,8 @@ def parse_trials(value: Any) -> int | list[int]:
     numbers = [int(part) for part in match[0].split(",") if part] if match else [0]
     if min(numbers) < 1:
         raise ConfigError(
-            f"is {value!r}; it must be the number of candidates to try, e.g. 12, or a list "
-            "of them, e.g. 1,2,5.",
+            f"is {value!r}; it must be a number of candidates to try, e.g. 12, or the "
+            "candidates' own numbers, e.g. 1,2,5.",
             "trials",
         )
     return numbers if "," in str(value) else numbers[0]
