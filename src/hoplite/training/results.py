@@ -56,7 +56,15 @@ from hoplite.training.comparison import (
 )
 from hoplite.training.fit import MAX_FOLDED, fit
 from hoplite.training.linear import plan_order
-from hoplite.training.runs import OutOfTimeError, Report, Run, TrainingProgress, stage
+from hoplite.training.runs import (
+    OutOfTimeError,
+    Report,
+    Run,
+    TrainingProgress,
+    check_time,
+    stage,
+    time_limit,
+)
 from hoplite.training.scoring import (
     PROTOCOL,
     SCORED,
@@ -200,6 +208,7 @@ class TrainingResult(Described, Scored):
         """
         check_choice("part", part, SCORED)
         if part not in self._intervals:
+            self._intervals[part] = {}  # if time runs out
             self._intervals[part] = self._resampled(part)
         return dict(self._intervals[part])
 
@@ -214,10 +223,11 @@ class TrainingResult(Described, Scored):
         if not 0 < len(labels) <= MAX_FOLDED:
             return {}
         samples = rng.integers(0, len(labels), (RESAMPLES, len(labels)))
-        figures = [
-            run.task.evaluate(labels[rows], logits[rows], run.model.class_names).figures
-            for rows in samples
-        ]
+        figures = []
+        for rows in samples:
+            check_time()
+            evaluated = run.task.evaluate(labels[rows], logits[rows], run.model.class_names)
+            figures.append(evaluated.figures)
         ends = {
             name: np.nanpercentile([sample[name] for sample in figures], COVERED)
             for name in figures[0]
@@ -600,7 +610,7 @@ def train(
             progress=defaults.next_stage(),
         )
         config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
-        with contextlib.suppress(OutOfTimeError):  # the model counts, and there is candidate
+        with contextlib.suppress(OutOfTimeError), time_limit(math.inf):  # whole models, or none
             gain = defaults.graph_gain(runs[0], config)
     losses = {
         str(candidate): math.inf if candidate.val is None else candidate.val
