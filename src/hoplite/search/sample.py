@@ -39,8 +39,8 @@ def sample(graph: Graph, seed: int) -> tuple[Graph, np.ndarray | None]:
     nodes = nearest(graph, np.concatenate([val, rng.permutation(train)[:DRAWN]]), NODES, rng)
     columns = most_frequent(graph, COLUMNS)
     part = induced(graph, nodes, columns)
-    part = part.with_split(Split(*(np.flatnonzero(np.isin(nodes, some)) for some in (train, val))))
-    return part, columns
+    learned, judged = (np.flatnonzero(np.isin(nodes, some)) for some in (train, val))
+    return part.with_split(Split(learned, judged)), columns
 
 
 def nearest(graph: Graph, nodes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
