@@ -89,7 +89,6 @@ BUDGET = "60s"
 TRIALS_SHARE, RIVAL_SHARE = 0.6, 0.1  # of the time after reading; the last training has the rest
 SAMPLED_SHARE = 0.25  # for the trials on a sample: the last training takes much longer
 LAST_SHARE = 0.95  # the last training ends then, as its model is still to be scored and saved
-LARGER_SHARE = 2 / 3  # of the time for the last training, if two candidates are trained on all data
 MIN_SHARE = 0.2  # of the budget that is left after reading, at least
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 RIVAL = "gradient boosting"
@@ -613,10 +612,10 @@ class _Choice:
         finalists = [chosen] if larger is chosen else [larger, chosen]
         done: list[tuple[Candidate, TrainingResult]] = []
         if self.sampled or len(seeds) > 1 or config.refit or known is None:
-            for i, one in enumerate(finalists, start=1):
+            for one in finalists:
                 self.report(f"{one}, all data", 1.0)
-                limit = self.left(LAST_SHARE) * (1.0 if i == len(finalists) else LARGER_SHARE)
-                limit = math.inf if known is None and not done and one is chosen else limit
+                last = known is None and not done and one is chosen
+                limit = math.inf if last else self.left(LAST_SHARE)
                 try:
                     with time_limit(limit, keep_best=True):
                         result = train(self.graph, one.model, seeds=seeds, **one.options)
