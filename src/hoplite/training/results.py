@@ -64,8 +64,15 @@ from hoplite.training.comparison import (
 )
 from hoplite.training.fit import MAX_FOLDED, MIN_LABELS, fit
 from hoplite.training.linear import plan_order
-from hoplite.training.path import relative_penalty
-from hoplite.training.runs import OutOfTimeError, Report, Run, TrainingProgress, stage
+from hoplite.training.runs import (
+    OutOfTimeError,
+    Report,
+    Run,
+    TrainingProgress,
+    check_time,
+    stage,
+    time_limit,
+)
 from hoplite.training.scoring import (
     PROTOCOL,
     SCORED,
@@ -215,6 +222,7 @@ class TrainingResult(Described, Scored):
         """
         check_choice("part", part, SCORED)
         if part not in self._intervals:
+            self._intervals[part] = {}  # if time runs out
             self._intervals[part] = self._resampled(part)
         return dict(self._intervals[part])
 
@@ -229,10 +237,11 @@ class TrainingResult(Described, Scored):
         if not 0 < len(labels) <= MAX_FOLDED:
             return {}
         samples = rng.integers(0, len(labels), (RESAMPLES, len(labels)))
-        figures = [
-            run.task.evaluate(labels[rows], logits[rows], run.model.class_names).figures
-            for rows in samples
-        ]
+        figures = []
+        for rows in samples:
+            check_time()
+            evaluated = run.task.evaluate(labels[rows], logits[rows], run.model.class_names)
+            figures.append(evaluated.figures)
         ends = {
             name: np.nanpercentile([sample[name] for sample in figures], COVERED)
             for name in figures[0]
@@ -621,7 +630,7 @@ def train(
             progress=defaults.next_stage(),
         )
         config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
-        with contextlib.suppress(OutOfTimeError):  # the model counts, and there is one
+        with contextlib.suppress(OutOfTimeError), time_limit(math.inf):  # whole models, or none
             gain = defaults.graph_gain(runs[0], config)
     losses = {
         str(candidate): math.inf if candidate.val is None else candidate.val
