@@ -64,6 +64,7 @@ from hoplite.training.comparison import (
 )
 from hoplite.training.fit import MAX_FOLDED, MIN_LABELS, fit
 from hoplite.training.linear import plan_order
+from hoplite.training.path import relative_penalty
 from hoplite.training.runs import (
     OutOfTimeError,
     Report,
