@@ -21,7 +21,7 @@ SUBJECTS = {
 @options.with_reading
 def certify(
     model_dir: options.ModelFolder,
-    dataset: options.Dataset,
+    dataset: options.Source,
     confidence: float = Option(0.95, help="Confidence of each certificate."),
     halves_seed: int = Option(
         0, "--seed", min=0, help="Seed that halves the labels; choose it before you see a result."

@@ -65,6 +65,14 @@ Dataset = Annotated[
         autocompletion=complete_dataset,
     ),
 ]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATASET",
+        help="A name (`hoplite datasets`), a folder of tables, a file or a database.",
+        autocompletion=complete_dataset,
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -78,7 +86,7 @@ Threads = Annotated[
 StoreMemory = Annotated[
     str | None,
     typer.Option(
-        help="Peak memory for a hop store, e.g. 700MB.",
+        help="Memory limit for a hop store, e.g. 700MB.",
         show_default="4GB",
         rich_help_panel="Large graphs",
     ),
@@ -164,6 +172,13 @@ def with_settings(
         return command
 
     return decorate
+
+
+def with_store_tables(command: Command) -> Command:
+    """Give a command the options of reading data that a hop store can be built with."""
+    tables = [name for name in TableOptions.names() if name not in ("directed", "type")]
+    _add_parameters(command, _reading_parameters(DATA_OPTIONS, tables))
+    return command
 
 
 def with_reading(command: Command) -> Command:

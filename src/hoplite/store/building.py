@@ -79,7 +79,7 @@ def propagate(
     hops, operator, basis
         k, S and the polynomials p_i, as in a model.
     memory : str or int
-        Peak memory of the process, such as ``"4GB"``, including the imported libraries; on a
+        Memory limit of the process, such as ``"4GB"``, including the imported libraries; on a
         cluster also of each worker.
     dtype : {"float32", "float16", "bfloat16"}
         Data type of hops 1 to k; :meth:`HopStore.errors` has the rounding errors.
