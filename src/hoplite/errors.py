@@ -39,6 +39,15 @@ def option_name(name: str, value: object = None) -> str:
     return _flag(name) if alone else f"{_flag(name)} {shlex.quote(str(value))}"
 
 
+def by_interface(command: str, python: str) -> str:
+    """The text for the interface in use.
+
+    >>> by_interface("`hoplite propagate`", "hoplite.propagate(...)")
+    'hoplite.propagate(...)'
+    """
+    return command if _in_command else python
+
+
 def _flag(name: str) -> str:
     return f"--{_FLAGS.get(name, name).rstrip('_').replace('_', '-')}"
 

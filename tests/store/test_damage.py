@@ -15,7 +15,7 @@ from hoplite.store.building import lock_folder, run_panel
 from hoplite.store.files import read_manifest
 
 SETTINGS = {"hops": 3}
-AGAIN = "run the same `hoplite propagate` again"
+AGAIN = "run the same hoplite.propagate(...) again"
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ import hoplite
 from hoplite.config import FAMILIES, NAMES, TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteError, check_choice
 from hoplite.models import MODELS, all_settings, find_model, model_defaults, models_with
-from hoplite.models.settings import AUTO, DEFAULT_MODEL, help_group
+from hoplite.models.settings import AUTO, DEFAULT_MODEL, help_group, is_known
 from hoplite.preparation import TableOptions
 
 MAX_NAMED = 4  # models that the help of a setting names
@@ -211,7 +211,9 @@ def register_named_model(words: Sequence[str]) -> None:
     for word, following in itertools.pairwise([*words, ""]):
         option, _, value = word.partition("=")
         value = value or following
-        if option != "--model" or not value or value in (*FAMILIES, AUTO):
+        if option != "--model" or value in (*FAMILIES, AUTO):
+            continue
+        if ":" not in value and not is_known(value):  # the command says what it accepts
             continue
         if ":" in value:
             sys.path.append(str(Path.cwd()))
@@ -318,6 +320,10 @@ def load_model(folder: Path, dataset: str, own_class: str | None) -> hoplite.Tra
             f"{shlex.join(['hoplite', *sys.argv[1:2], dataset, str(folder)])}."
         )
     if own_class is not None:
+        if ":" not in own_class:
+            raise ConfigError(
+                f"is {own_class!r}; pass the class of your own model as MODULE:CLASS.", "model"
+            )
         find_model(own_class)
     return hoplite.TrainedModel.load(folder)
 
