@@ -69,8 +69,8 @@ def test_contradictions(arguments, message):
     ("options", "message"),
     [
         ({"class_names": ["a"]}, "labels contain 1 but there are 1 class name"),
-        ({"feature_names": ["x"]}, "feature_names has 1 entries but there are 3 feature columns"),
-        ({"node_ids": [1, 2]}, "node_ids has 2 entries but there are 3 nodes"),
+        ({"feature_names": ["x"]}, "feature_names has length 1 but the graph has 3 features"),
+        ({"node_ids": [1, 2]}, "node_ids has length 2 but the graph has 3 nodes"),
         ({"split": Split(train=[3])}, "split.train contains node 3 but the graph has 3 nodes"),
         ({"split": Split(test=[-1])}, "split.test contains node -1 but the graph has 3 nodes"),
         ({"split": Split(val=[2])}, r"split.val contains 1 node without a label \(first: 2\)"),
@@ -214,5 +214,5 @@ def test_masks_count_as_indices_and_must_fit():
 
 
 def test_node_ids_are_different():
-    with pytest.raises(GraphError, match="node_ids has duplicate names"):
+    with pytest.raises(GraphError, match="node_ids has 'a' more than once"):
         Graph.from_edges([(0, 1)], np.eye(2), node_ids=["a", "a"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,15 @@ from hoplite.csr import (
     frozen,
     mean_weight,
 )
-from hoplite.errors import ConfigError, GraphError, nearest_hint, plural, some_of, warn
+from hoplite.errors import (
+    ConfigError,
+    GraphError,
+    nearest_hint,
+    option_name,
+    plural,
+    some_of,
+    warn,
+)
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
 
@@ -221,8 +230,8 @@ class Graph(Described):
         labels = _checked_labels(labels, n, class_names)
         split = Split() if split is None else split
         _check_split(split, labels)
-        _check_names("feature_names", feature_names, features.shape[1], "feature columns")
-        _check_names("node_ids", node_ids, n, "nodes")
+        _check_names("feature_names", feature_names, features.shape[1], "feature")
+        _check_names("node_ids", node_ids, n, "node")
         _check_unique("node_ids", node_ids)
         classes = range(kind_of(labels).count(labels)) if class_names is None else class_names
         if isinstance(node_ids, np.ndarray):
@@ -285,6 +294,8 @@ class Graph(Described):
         sparse = sp.issparse(features)
         features = as_csr(features, "features") if sparse else as_array(features, "features")
         n = features.shape[0] if features.ndim else 0
+        if isinstance(edges, str):
+            raise GraphError("edges is text; pass pairs of nodes, or load a file with hoplite.load.")
         edges = as_array(edges, "edges")
         if edges.size == 0:
             edges = np.empty((0, 2), np.int64)
@@ -310,8 +321,8 @@ class Graph(Described):
             values = as_array(weights, "weights")
             if values.shape != (len(edges),):
                 raise GraphError(
-                    f"weights has shape {values.shape} but there are {plural(len(edges), 'edge')}; "
-                    "pass one weight per edge."
+                    f"weights has shape {values.shape} for {plural(len(edges), 'edge')}; pass one "
+                    "weight per edge."
                 )
             check_weights(values)
             values = values.astype(np.float64 if values.dtype == np.float64 else np.float32)
@@ -395,7 +406,7 @@ class Graph(Described):
             names = some_of(relation.name for relation in self.relations)
             raise ConfigError(
                 f"{self.name} has directed or typed edges ({names}), which {what} does not "
-                "support; load it without directed and type."
+                f"support; load it without {option_name('directed')} and {option_name('type')}."
             )
 
     @property
@@ -735,7 +746,9 @@ def _checked_types(types: Sequence[Any], edges: int) -> np.ndarray:
     """The type of every edge, as text."""
     texts = np.array(["" if name is None else str(name).strip() for name in types], str)
     if len(texts) != edges:
-        raise GraphError(f"types has {len(texts):,} entries but there are {plural(edges, 'edge')}.")
+        raise GraphError(
+            f"types has length {len(texts):,} for {plural(edges, 'edge')}; pass one type per edge."
+        )
     if (texts == "").any():
         raise GraphError("types has a missing value; every edge needs a type.")
     return texts
@@ -889,11 +902,12 @@ def check_split(split: Split, labels: np.ndarray) -> None:
 
 def _check_unique(argument: str, names: Sequence | None) -> None:
     if names is not None and len(set(names)) < len(names):
-        raise GraphError(f"{argument} has duplicate names; make them unique.")
+        name = next(name for name, count in Counter(names).items() if count > 1)
+        raise GraphError(f"{argument} has {name!r} more than once; make the names unique.")
 
 
 def _check_names(argument: str, names: Sequence | None, expected: int, what: str) -> None:
     if names is not None and len(names) != expected:
         raise GraphError(
-            f"{argument} has {len(names):,} entries but there are {expected:,} {what}."
+            f"{argument} has length {len(names):,} but the graph has {plural(expected, what)}."
         )
