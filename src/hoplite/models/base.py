@@ -137,6 +137,8 @@ def build_model(
 
     ConfigError if the graph has ``relations`` and the model does not know what to do with them.
     """
+    if not isinstance(config, ModelConfig):
+        raise ConfigError(f"has type {type(config).__name__}; pass model_config(...).", "config")
     kind = config.kind
     if relations and not kind.takes_relations:
         raise ConfigError(

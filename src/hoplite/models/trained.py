@@ -589,6 +589,14 @@ class TrainedModel:
 SAVED = {field.name for field in fields(ModelFile)} & {field.name for field in fields(TrainedModel)}
 
 
+def check_trained(model: Any) -> None:
+    """ConfigError unless ``model`` is a TrainedModel; a result of a training has one."""
+    if not isinstance(model, TrainedModel):
+        name = type(model).__name__
+        advice = "result.model" if hasattr(model, "model") else "a TrainedModel"
+        raise ConfigError(f"has type {name}; pass {advice}.", "model")
+
+
 def split_facts(split: Split) -> dict[str, Any]:
     """What identifies the split of a training: the sizes of its parts, its note and its seed.
 

@@ -17,7 +17,7 @@ from hoplite.bases import find_basis
 from hoplite.config import check_flag, check_number
 from hoplite.engine.polynomial import gather_hops
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, plural
 from hoplite.formatting import listing
 from hoplite.graph import Graph, as_node_indices
 from hoplite.io import load
@@ -55,7 +55,8 @@ class FunctionClass:
     nodes : array of int, optional
         The L nodes; by default the training nodes, or all if there are none.
     coefficient_bound, weight_bound, lipschitz : float, default 1.0
-        a, b and Lambda.
+        a, b and Lambda: the largest size of a coefficient (of ``|beta|`` for egc), of
+        ``||theta||_1``, and the Lipschitz constant of the activation.
     bias : bool, default False
         Whether a constant may be added: theta has one more entry, which counts in its norm.
     outputs : int, default 1
@@ -84,7 +85,11 @@ class FunctionClass:
     outputs: int = 1
 
     def __post_init__(self) -> None:
-        config = self.config
+        config: Any = self.config
+        if not isinstance(config, ModelConfig):
+            raise ConfigError(
+                f"has type {type(config).__name__}; pass hoplite.model_config(...).", "config"
+            )
         if not has_bounds(config.kind, config):
             raise ConfigError(
                 f"is {config.model!r}, for which no bound is known; use {known_models()}.", "model"
@@ -142,8 +147,8 @@ class FunctionClass:
             or not single
         ):
             raise ConfigError(
-                "the paper's bounds only hold for one output of lgc and egc without a bias, on "
-                "powers of the operator; use bound() instead."
+                "the paper states bounds only for lgc and egc with one output, no bias and the "
+                f"monomial basis (here: {self._title()}); use bound() instead."
             )
         a = float(self.coefficient_bound)
         if not self._scale * self._largest_feature:
@@ -170,7 +175,7 @@ class FunctionClass:
         """
         columns = self._columns
         bounds = {
-            "most": complexity.most(columns),
+            "trivial": complexity.trivial_bound(columns),
             "massart": complexity.massart_bound(columns),
             "chernoff": complexity.chernoff_bound(columns),
             "hopwise": complexity.hopwise_bound(columns, self._blocks()),
@@ -179,7 +184,7 @@ class FunctionClass:
             bounds["covering"] = complexity.covering_bound(columns)
         return {name: self._scale * value for name, value in bounds.items()}
 
-    # ---- the complexity itself
+    # ---- its estimate
 
     def estimate(
         self,
@@ -263,6 +268,13 @@ class FunctionClass:
         kind = self.config.kind
         assert issubclass(kind, LinearModel)  # see __post_init__
         return kind
+
+    def _title(self) -> str:
+        """The class in the words of a message: ``sgc, 2 outputs``."""
+        config = self.config
+        parts = [config.model, f"{config.basis} basis" * (config.basis != "monomial")]
+        parts += ["bias" * self.bias, plural(self.outputs, "output") * (self.outputs > 1)]
+        return ", ".join(filter(None, parts))
 
     @property
     def _constants(self) -> np.ndarray | None:
