@@ -69,8 +69,8 @@ def test_contradictions(arguments, message):
     ("options", "message"),
     [
         ({"class_names": ["a"]}, "labels contain 1 but there are 1 class name"),
-        ({"feature_names": ["x"]}, "feature_names has length 1 but the graph has 3 features"),
-        ({"node_ids": [1, 2]}, "node_ids has length 2 but the graph has 3 nodes"),
+        ({"feature_names": ["x"]}, "feature_names has 1 name but there are 3 feature columns"),
+        ({"node_ids": [1, 2]}, "node_ids has 2 names but there are 3 nodes"),
         ({"split": Split(train=[3])}, "split.train contains node 3 but the graph has 3 nodes"),
         ({"split": Split(test=[-1])}, "split.test contains node -1 but the graph has 3 nodes"),
         ({"split": Split(val=[2])}, r"split.val contains 1 node without a label \(first: 2\)"),

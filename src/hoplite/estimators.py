@@ -981,8 +981,7 @@ def _values_at(nodes: Any, values: Any, graph: Graph, name: str) -> np.ndarray |
 def _as_labelled(
     nodes: Any, y: Any, graph: Graph, name: str, *, several: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    array, y = np.asarray(nodes), np.asarray(y)
-    nodes = as_nodes(array, graph)
+    array, y, nodes = np.asarray(nodes), np.asarray(y), as_nodes(nodes, graph)
     if array.dtype == bool and y.shape[:1] == array.shape:
         y = y[nodes]
     matrix = several and y.ndim == 2 and y.shape[1] > 1

@@ -230,7 +230,7 @@ class Graph(Described):
         labels = _checked_labels(labels, n, class_names)
         split = Split() if split is None else split
         _check_split(split, labels)
-        _check_names("feature_names", feature_names, features.shape[1], "feature")
+        _check_names("feature_names", feature_names, features.shape[1], "feature column")
         _check_names("node_ids", node_ids, n, "node")
         _check_unique("node_ids", node_ids)
         classes = range(kind_of(labels).count(labels)) if class_names is None else class_names
@@ -295,7 +295,9 @@ class Graph(Described):
         features = as_csr(features, "features") if sparse else as_array(features, "features")
         n = features.shape[0] if features.ndim else 0
         if isinstance(edges, str):
-            raise GraphError("edges is text; pass pairs of nodes, or load a file with hoplite.load.")
+            raise GraphError(
+                "edges is text; pass pairs of nodes, or load a file with hoplite.load."
+            )
         edges = as_array(edges, "edges")
         if edges.size == 0:
             edges = np.empty((0, 2), np.int64)
@@ -747,7 +749,7 @@ def _checked_types(types: Sequence[Any], edges: int) -> np.ndarray:
     texts = np.array(["" if name is None else str(name).strip() for name in types], str)
     if len(texts) != edges:
         raise GraphError(
-            f"types has length {len(texts):,} for {plural(edges, 'edge')}; pass one type per edge."
+            f"types has {plural(len(texts), 'value')} but there are {plural(edges, 'edge')}."
         )
     if (texts == "").any():
         raise GraphError("types has a missing value; every edge needs a type.")
@@ -909,5 +911,5 @@ def _check_unique(argument: str, names: Sequence | None) -> None:
 def _check_names(argument: str, names: Sequence | None, expected: int, what: str) -> None:
     if names is not None and len(names) != expected:
         raise GraphError(
-            f"{argument} has length {len(names):,} but the graph has {plural(expected, what)}."
+            f"{argument} has {plural(len(names), 'name')} but there are {plural(expected, what)}."
         )

@@ -24,7 +24,7 @@ import hoplite
 from hoplite.config import FAMILIES, NAMES, TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteError, check_choice
 from hoplite.models import MODELS, all_settings, find_model, model_defaults, models_with
-from hoplite.models.settings import AUTO, DEFAULT_MODEL, help_group, is_known
+from hoplite.models.settings import AUTO, DEFAULT_MODEL, help_group
 from hoplite.preparation import TableOptions
 
 MAX_NAMED = 4  # models that the help of a setting names
@@ -211,13 +211,11 @@ def register_named_model(words: Sequence[str]) -> None:
     for word, following in itertools.pairwise([*words, ""]):
         option, _, value = word.partition("=")
         value = value or following
-        if option != "--model" or value in (*FAMILIES, AUTO):
-            continue
-        if ":" not in value and not is_known(value):  # the command says what it accepts
+        if option != "--model" or not value or value in (*FAMILIES, AUTO):
             continue
         if ":" in value:
             sys.path.append(str(Path.cwd()))
-        with suppress(*[ConfigError] if "--help" in words else []):
+        with suppress(ConfigError):  # the command reports it, and knows its models
             model = find_model(value).name
             for command in _commands:
                 _add_settings(*command, model)

@@ -262,7 +262,7 @@ def _compressed(
 def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
     upper = sp.csr_array(sp.triu(graph.adjacency, k=1, format="csr"))
     if len(set(graph.class_names)) < len(graph.class_names):
-        raise DatasetError(f"class_names has duplicate names ({some_of(names)}); make them unique.")
+        raise DatasetError("class_names has duplicate names; make them unique.")
     meta = Meta(
         format=FORMAT,
         version=VERSION,

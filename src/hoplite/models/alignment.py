@@ -193,8 +193,8 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
         raise ConfigError(
             f"is {config.hops} but {stored.folder} has only {stored.hops}; add more with "
             + by_interface(
-                f"`hoplite propagate ... --hops {config.hops} --out {stored.folder}`.",
                 f"hoplite.propagate(..., {str(stored.folder)!r}, hops={config.hops}).",
+                f"`hoplite propagate ... --hops {config.hops} --out {stored.folder}`.",
             ),
             "hops",
         )
@@ -203,7 +203,7 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
 def _build_store() -> str:
     """How to build a store that fits a model."""
     return "build the store with " + by_interface(
-        "`hoplite propagate --prepare MODEL_DIR`", "hoplite.propagate(..., prepare=model)"
+        "hoplite.propagate(..., prepare=model)", "`hoplite propagate --prepare MODEL_DIR`"
     )
 
 

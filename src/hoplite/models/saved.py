@@ -249,7 +249,7 @@ def _read_config(path: Path) -> ModelFile:
     except (FileNotFoundError, NotADirectoryError):
         raise ModelFileError(
             f"{path.parent} is not a model folder; pass one written by "
-            f"{by_interface('`hoplite train --out`', 'TrainedModel.save')}."
+            f"{by_interface('TrainedModel.save', '`hoplite train --out`')}."
         ) from None
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
@@ -261,7 +261,7 @@ def _remedy(source: str) -> str:
     """How to register the model of this :meth:`Model.source`."""
     module, _, name = source.partition(":")
     register = f"import {module} and pass {name} to hoplite.register_model first"
-    return by_interface(f"add --model {source}", register)
+    return by_interface(register, f"add --model {source}")
 
 
 def _read_weights(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
 from hoplite.bases import find_basis
 from hoplite.config import GROUPS, Checked, TrainingConfig, flag_setting
-from hoplite.errors import ConfigError, by_interface, nearest_hint
+from hoplite.errors import ConfigError, nearest_hint
 from hoplite.formatting import listing
 from hoplite.preparation import TableOptions
 
@@ -303,9 +303,10 @@ def find_model(name: str | type) -> type[Model]:
             f"has type {type(name).__name__}; pass the class, or the name of a model.", "model"
         )
     if name == AUTO:
-        chooser = by_interface("`hoplite train --model auto`", "hoplite.auto(...)")
         raise ConfigError(
-            f"is 'auto', which chooses a model; use {chooser}, or pass a model.", "model"
+            "is 'auto', which chooses a model; use `hoplite train --model auto` or "
+            "hoplite.auto(...), or pass a model.",
+            "model",
         )
     if ":" in name:
         known = {address_of(model): model for model in MODELS.values()}

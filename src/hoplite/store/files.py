@@ -127,8 +127,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise StoreError(
             f"{folder} is not a hop store; build one with "
             + by_interface(
-                f"`hoplite propagate DATASET --hops 2 --out {folder}`.",
                 f"hoplite.propagate(graph, {str(folder)!r}, hops=2).",
+                f"`hoplite propagate DATASET --hops 2 --out {folder}`.",
             )
         ) from error
     except OSError as error:
@@ -243,7 +243,7 @@ class StoredAdjacency:
 
 def repeat_propagate() -> str:
     """What completes and repairs a store, for messages."""
-    return f"run the same {by_interface('`hoplite propagate`', 'hoplite.propagate(...)')} again"
+    return f"run the same {by_interface('hoplite.propagate(...)', '`hoplite propagate`')} again"
 
 
 def damaged(path: Path, error: Exception) -> StoreError:

@@ -92,7 +92,7 @@ def open_extended(
         raise ConfigError(
             f"{source} is a hop store; first add the nodes to it with "
             + by_interface(
-                f"`hoplite propagate {news[0]} --update --out {source}`", "hoplite.update_store"
+                "hoplite.update_store", f"`hoplite propagate {news[0]} --update --out {source}`"
             )
             + ", then predict."
         )

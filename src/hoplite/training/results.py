@@ -726,7 +726,7 @@ def _check_store_options(data: NodeData, **options: Any) -> None:
     if data.stored is None and names:
         raise ConfigError(
             "is only used with hop stores; leave it out, or build one with "
-            f"{by_interface('`hoplite propagate`', 'hoplite.propagate(...)')} and train on it.",
+            f"{by_interface('hoplite.propagate(...)', '`hoplite propagate`')} and train on it.",
             names[0],
         )
 
