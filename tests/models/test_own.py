@@ -84,5 +84,5 @@ def test_what_cannot_be_registered(module):
         *("my_models:Nobody", "no_such_module:Model", "my_models:np", "my_models:", ":Model"),
         *(".my_models:Damped", "broken:Model", "my_models:Damped.name", "a b:Model"),
     ):
-        with pytest.raises(ConfigError, match=r"cannot be imported|is not a Model"):
+        with pytest.raises(ConfigError, match=r"cannot be imported|is not a model class"):
             model_config(address)
