@@ -25,15 +25,7 @@ from hoplite.csr import (
     frozen,
     mean_weight,
 )
-from hoplite.errors import (
-    ConfigError,
-    GraphError,
-    nearest_hint,
-    option_name,
-    plural,
-    some_of,
-    warn,
-)
+from hoplite.errors import ConfigError, GraphError, nearest_hint, plural, some_of, warn
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
 
@@ -295,9 +287,7 @@ class Graph(Described):
         features = as_csr(features, "features") if sparse else as_array(features, "features")
         n = features.shape[0] if features.ndim else 0
         if isinstance(edges, str):
-            raise GraphError(
-                "edges is text; pass pairs of nodes, or load a file with hoplite.load."
-            )
+            raise GraphError("edges is text; pass pairs, or load a file with hoplite.load.")
         edges = as_array(edges, "edges")
         if edges.size == 0:
             edges = np.empty((0, 2), np.int64)
@@ -408,7 +398,7 @@ class Graph(Described):
             names = some_of(relation.name for relation in self.relations)
             raise ConfigError(
                 f"{self.name} has directed or typed edges ({names}), which {what} does not "
-                f"support; load it without {option_name('directed')} and {option_name('type')}."
+                "support; load it without directed and type."
             )
 
     @property

@@ -129,10 +129,12 @@ def test_damage_in_the_middle_of_the_work(graphs, stores, tmp_path, dtype):
 
 def test_another_graph_is_refused(made, graphs):
     graph, folder, _ = made
-    with pytest.raises(StoreError, match="use another folder"):
+    with pytest.raises(StoreError, match="choose another folder"):
         propagate(graphs(60, 9, seed=5, dtype=np.float32), folder, **SETTINGS)
     for setting, value in (("operator", "laplacian"), ("basis", "chebyshev"), ("dtype", "float16")):
-        with pytest.raises(StoreError, match=f"with {setting} .*, not {value}; use another folder"):
+        with pytest.raises(
+            StoreError, match=f"with {setting} .*, not {value}; choose another folder"
+        ):
             propagate(graph, folder, hops=3, **{setting: value})
     other = graph.with_features(graph.features + 1)
     with pytest.raises(StoreError, match="with features"):

@@ -57,22 +57,15 @@ def complete_dataset(incomplete: str) -> list[str]:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
-Dataset = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATASET",
-        help="A name (`hoplite datasets`), a folder of tables, a file, a database or a hop store.",
-        autocompletion=complete_dataset,
-    ),
-]
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATASET",
-        help="A name (`hoplite datasets`), a folder of tables, a file or a database.",
-        autocompletion=complete_dataset,
-    ),
-]
+
+
+def _dataset_argument(more: str) -> Any:
+    text = f"A name (`hoplite datasets`), a folder of tables, a file{more}."
+    return typer.Argument(metavar="DATASET", help=text, autocompletion=complete_dataset)
+
+
+Dataset = Annotated[str, _dataset_argument(", a database or a hop store")]
+Source = Annotated[str, _dataset_argument(" or a database")]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -319,9 +312,7 @@ def load_model(folder: Path, dataset: str, own_class: str | None) -> hoplite.Tra
         )
     if own_class is not None:
         if ":" not in own_class:
-            raise ConfigError(
-                f"is {own_class!r}; pass the class of your own model as MODULE:CLASS.", "model"
-            )
+            raise ConfigError(f"is {own_class!r}; pass your own model as MODULE:CLASS.", "model")
         find_model(own_class)
     return hoplite.TrainedModel.load(folder)
 

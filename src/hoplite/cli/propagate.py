@@ -9,10 +9,9 @@ from typing import Any
 from typer import Option
 
 import hoplite
-from hoplite.bases import basis_words, find_basis
+from hoplite.bases import find_basis
 from hoplite.cli import console, options
 from hoplite.errors import ConfigError, plural
-from hoplite.formatting import listing
 from hoplite.machine import format_bytes, parse_bytes, peak_memory
 from hoplite.operators import SYMMETRIC
 from hoplite.preparation import TableOptions
@@ -24,9 +23,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 def propagate(
     dataset: options.Source,
     out: Path = Option(help="Folder of the store; run the command again to continue."),
-    hops: int | None = Option(
-        None, min=0, metavar="N", help="Number of hops; required without --update."
-    ),
+    hops: int | None = Option(None, min=0, help="Number of hops; required without --update."),
     update: bool = Option(
         False,
         "--update",
@@ -49,19 +46,9 @@ def propagate(
         help="Prepare the columns as this trained model does.",
     ),
     operator: str | None = Option(
-        None,
-        help=f"Graph operator: {listing(SYMMETRIC, 'or')}.",
-        show_default="renormalized",
-        autocompletion=options.complete(SYMMETRIC),
-        rich_help_panel="Model",
+        None, help=f"Graph operator: {', '.join(SYMMETRIC)}.", show_default="renormalized"
     ),
-    basis: str | None = Option(
-        None,
-        help="Polynomial basis, e.g. chebyshev or jacobi:1,1.",
-        show_default="monomial",
-        autocompletion=options.complete(basis_words()),
-        rich_help_panel="Model",
-    ),
+    basis: str | None = Option(None, help="Basis, e.g. chebyshev.", show_default="monomial"),
     json: options.Json = False,
     **settings: Any,
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,14 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from msgspec import Meta
 
-from hoplite.errors import (
-    ConfigError,
-    HopliteWarning,
-    ModelFileError,
-    by_interface,
-    plural,
-    some_of,
-)
+from hoplite.errors import ConfigError, ModelFileError, by_interface, plural, some_of, warn
 from hoplite.graph import Graph, NodeData, StoredHops, types_of
 from hoplite.labels import CLASSES, kind_of, known_labels
 from hoplite.models import ModelConfig
@@ -272,10 +264,9 @@ def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
     names = [name for name in data.feature_names or () if name not in known]
     if names:
         columns = ", ".join(sorted({name.split("=")[0] for name in names}))
-        warnings.warn(
+        warn(
             f"{data.name} has values of {columns} that the model does not know ({some_of(names)}); "
             "they are ignored.",
-            HopliteWarning,
             stacklevel=5,
         )
 

@@ -195,10 +195,8 @@ class LinearModel(Model):
             return None
         values, allowed = np.asarray(values), ((), (self.num_classes,))
         if not 1 <= values.ndim <= 2 or len(values) > most or values.shape[1:] not in allowed:
-            returned = None if values.dtype == object else f"shape {values.shape}"
-            raise ConfigError(
-                f"{type(self).__name__}.coefficients returned {returned}; it must be ({most},)."
-            )
+            what = f"{type(self).__name__}.coefficients returned shape {values.shape}"
+            raise ConfigError(f"{what}; it must be ({most},).")
         return values
 
     def filter_gradient(self, weights: Weights, gradient: FilterGradient) -> Weights:
@@ -207,13 +205,10 @@ class LinearModel(Model):
             return {"theta": gradient.maps}
         by_weight = self.coefficients_vjp(weights, gradient.coefficients)
         own = {name: value.shape for name, value in weights.items() if name not in self.map_weights}
-        shapes = {name: np.shape(value) for name, value in dict(by_weight or {}).items()}
-        if by_weight is None or not shapes.items() <= own.items():
-            returned = None if by_weight is None else shapes
-            raise ConfigError(
-                f"{type(self).__name__}.coefficients_vjp returned the shapes {returned}; they must "
-                f"be {own}, those of the filter's weights."
-            )
+        shapes = by_weight and {name: np.shape(value) for name, value in by_weight.items()}
+        if shapes is None or not shapes.items() <= own.items():
+            what = f"{type(self).__name__}.coefficients_vjp returned the shapes {shapes}"
+            raise ConfigError(f"{what}; they must be {own}, those of the filter's weights.")
         typed = {name: np.asarray(value, weights[name].dtype) for name, value in by_weight.items()}
         return {"theta": gradient.maps} | typed
 

@@ -274,7 +274,7 @@ def _read_weights(
         if digest != model.weights_sha256:
             raise ModelFileError(
                 f"{path} is truncated or belongs to another model: its checksum does not match "
-                f"{CONFIG_FILE}; train the model again, or restore the folder."
+                f"{CONFIG_FILE}; train the model again."
             )
         with safe_open(path, framework="numpy") as file:
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
@@ -288,13 +288,11 @@ def _read_weights(
                 )
             weights = {name: file.get_tensor(name) for name in parts} if floats else {}
     except OSError as error:
-        raise ModelFileError(
-            f"cannot read {path}: {error.strerror}; train the model again, or restore the folder."
-        ) from None
+        problem = f"cannot read {path}: {error.strerror}; train the model again."
+        raise ModelFileError(problem) from None
     except (SafetensorError, ValueError) as error:
-        raise ModelFileError(
-            f"{path} is not a weights file ({error}); train the model again."
-        ) from None
+        problem = f"{path} is not a weights file ({error}); train the model again."
+        raise ModelFileError(problem) from None
     if not floats or not all(np.isfinite(value).all() for value in weights.values()):
         raise ModelFileError(f"{path} contains weights that are not finite; train the model again.")
     return weights

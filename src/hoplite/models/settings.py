@@ -246,10 +246,8 @@ def _register(model: Any, address: str = "") -> type[Model]:
             "hoplite.models.LinearModel (or LabelModel, Network, RowNetwork) or torch.nn.Module."
         )
     name, place = getattr(model, "name", None), (model.__module__, model.__qualname__)
-    if name is None:
-        raise ConfigError(f'{place[1]} has no name; give the class one, e.g. name = "damped".')
     if not isinstance(name, str) or not name.isidentifier() or name == AUTO:
-        raise ConfigError(f"the name of {place[1]} is {name!r}; use letters and digits.")
+        raise ConfigError(f'{place[1]}.name is {name!r}; use letters and digits, e.g. "damped".')
     known = MODELS.get(name)
     if known is not None and (known.__module__, known.__qualname__) != place:
         raise ConfigError(

@@ -247,7 +247,12 @@ def adopt_manifest(
     else:
         for name, value in wanted.items():
             if getattr(present, name) != value:
-                raise StoreError(_other_work(folder, present, data, name, value))
+                problem = f"was built with {name} {getattr(present, name)}, not {value}"
+                if name in ("graph", "features", "nodes", "columns"):
+                    size = f"{plural(present.nodes, 'node')}, {plural(present.columns, 'feature')}"
+                    problem = f"is a hop store of {present.name} ({size}), and {data.name} is "
+                    problem += "another graph, or its edges or features have changed"
+                raise StoreError(f"{folder} {problem}; choose another folder.")
         panels, rows = present.panels, present.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
         cost.check_room(sizes, widest, held, limit, taken=peak)
@@ -274,21 +279,6 @@ def adopt_manifest(
     if present != manifest:
         manifest.write(folder)
     return manifest
-
-
-def _other_work(
-    folder: Path, present: files.Manifest, data: GraphData, name: str, value: Any
-) -> str:
-    """Why the store in ``folder`` is of other work: ``name`` is not ``value`` there."""
-    own, size = (present.nodes, present.columns), (data.num_nodes, data.num_features)
-    known, new = (f"{plural(n, 'node')}, {plural(d, 'feature')}" for n, d in (own, size))
-    problem = f"was built with {name} {getattr(present, name)}, not {value}"
-    if own != size or (name in ("graph", "features") and present.name != data.name):
-        problem = f"is a hop store of another graph ({present.name}, {known}; not {new})"
-    elif name in ("graph", "features"):
-        changed = "edges" if name == "graph" else "features"
-        problem = f"was built from {present.name} with other {changed}"
-    return f"{folder} {problem}; choose another folder."
 
 
 def prepare(store: HopStore, data: GraphData, budget: int, report: Progress) -> None:

@@ -126,10 +126,7 @@ def read_manifest(folder: Path) -> Manifest:
     except FileNotFoundError as error:
         raise StoreError(
             f"{folder} is not a hop store; build one with "
-            + by_interface(
-                f"hoplite.propagate(graph, {str(folder)!r}, hops=2).",
-                f"`hoplite propagate DATASET --hops 2 --out {folder}`.",
-            )
+            f"{by_interface('hoplite.propagate(...)', '`hoplite propagate`')}."
         ) from error
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}.") from error

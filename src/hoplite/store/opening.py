@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import NAMES
-from hoplite.errors import ConfigError, by_interface, option_name
+from hoplite.errors import ConfigError, option_name
 from hoplite.graph import Graph, GraphData, NodeData
 from hoplite.io import load
 from hoplite.io.disk_graph import DiskGraph, is_disk_graph
@@ -91,10 +91,7 @@ def open_extended(
     if data.stored is not None:
         raise ConfigError(
             f"{source} is a hop store; first add the nodes to it with "
-            + by_interface(
-                "hoplite.update_store", f"`hoplite propagate {news[0]} --update --out {source}`"
-            )
-            + ", then predict."
+            f"`hoplite propagate {news[0]} --update --out {source}`, then predict."
         )
     graph, tables = data.in_memory(), table_source(source)
     named, edge_tables = np.empty(0, np.int64), () if tables is None else (tables,)

@@ -135,10 +135,9 @@ class HopStore(NodeFiles):
             if self._blocks.record_path(hop, panel).exists():  # it was complete: what is damaged?
                 for block in range(len(self.manifest.row_blocks)):
                     self._blocks.check(hop, block, panel)
-            count = len(self.manifest.panels) * (self.hops + 1)
             raise StoreError(
-                f"{self.folder} is not complete: {len(unfinished):,} of {plural(count, 'panel')} "
-                f"of its hops are missing; {files.repeat_propagate()} to finish it."
+                f"{self.folder} is not complete (the first missing hop is {hop}); "
+                f"{files.repeat_propagate()} to finish it."
             )
         return self
 
