@@ -137,7 +137,7 @@ def test_another_graph_is_refused(made, graphs):
         ):
             propagate(graph, folder, hops=3, **{setting: value})
     other = graph.with_features(graph.features + 1)
-    with pytest.raises(StoreError, match="with features"):
+    with pytest.raises(StoreError, match="features have changed"):
         propagate(other, folder, **SETTINGS)
 
 
