@@ -18,6 +18,7 @@ import io
 import itertools
 import os
 import re
+import shutil
 import struct
 import tempfile
 from collections import Counter
@@ -54,6 +55,7 @@ MAX_LINE = 16 << 20  # bytes of a row of CSV, and of one where memory is limited
 LIMITED_LINE = 2 << 20
 VECTOR, MAX_GROUP, GROUP_SHARE = 2048, 122_880, 12  # rows; share of the memory for a group
 PIECE = 1 << 20  # bytes of text at a time
+NUL_BYTES = 1 << 12  # at the start of a file, where text has no NUL
 ARROW_DURATION = 18  # a type of Arrow's format
 DURATIONS = {  # integers of Arrow's units, in their order there, in SQL
     "s": "to_seconds({})",
@@ -580,12 +582,14 @@ def csv_table(
     def opened() -> Any:
         return gzip.open(path, "rb") if packed else open_regular(path)
 
-    place, encoding = path, _encoding(opened)
-    if encoding != "utf-8":
+    place, (encoding, line_ends) = path, _encoding(path, opened)
+    if encoding != "utf-8" or isinstance(line_ends, tuple):  # DuckDB reads neither
         place, packed = work.scratch / f"{work.name('utf8')}.csv", False
-        with opened() as raw, place.open("wb") as out:
-            for text in codecs.iterdecode(iter(lambda: raw.read(PIECE), b""), encoding):
-                out.write(text.encode())
+        with (
+            io.TextIOWrapper(opened(), encoding) as raw,
+            place.open("w", encoding="utf-8", newline="\n") as out,
+        ):
+            shutil.copyfileobj(raw, out, PIECE)
     header = not names
     if header:
         with (
@@ -611,17 +615,29 @@ def csv_table(
     return Table.of(str(path), sql, names, types, spelled=True, comma=separator in ";\t")
 
 
-def _encoding(opened: Callable[[], Any]) -> str:
-    """UTF-8 if all bytes are, UTF-16 if the file says so, and otherwise Windows-1252 or Latin-1."""
+def _encoding(path: Path, opened: Callable[[], Any]) -> tuple[str, str | tuple[str, ...] | None]:
+    """UTF-8 if all bytes are, UTF-16 if the file says so, and otherwise Windows-1252 or Latin-1.
+
+    With it the line end, of UTF-8, or a tuple if there are several.
+    """
     with opened() as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-16"
+        start = file.read(NUL_BYTES)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16", None
+    if b"\0" in start:
+        raise DatasetError(
+            f"{path} is not a text file; save the table as CSV in UTF-8, or give the file the "
+            f"extension of its format: {', '.join(SUFFIXES[len(TEXT_SUFFIXES) :])}."
+        )
     for encoding in ("utf-8", "cp1252"):
+        decoder = codecs.getincrementaldecoder(encoding)()
+        lines = io.IncrementalNewlineDecoder(decoder, translate=False)
         with opened() as file, contextlib.suppress(UnicodeDecodeError):
-            for _ in codecs.iterdecode(iter(lambda: file.read(PIECE), b""), encoding):
-                pass
-            return encoding
-    return "latin-1"
+            while piece := file.read(PIECE):
+                lines.decode(piece)
+            lines.decode(b"", final=True)
+            return encoding, lines.newlines
+    return "latin-1", None
 
 
 def excel_table(work: Workspace, path: Path, sheet: str | None) -> Table:

@@ -246,12 +246,18 @@ def _refuse_other_id(work: Workspace, nodes: Table, edges: Table, options: Table
     """DatasetError if a column has the ends of the first edges, and so must be the id."""
     if options.source not in edges.names:
         return
-    ends = f"SELECT CAST({edges.columns[options.source]} AS VARCHAR) AS s FROM {edges.sql}"
+    source = edges.columns[options.source]
+    with work.clear_errors(edges.label):
+        work.rows(
+            f"CREATE OR REPLACE TEMP TABLE ends AS SELECT CAST({source} AS VARCHAR) AS s "
+            f"FROM {edges.sql} LIMIT {FIRST_EDGES}"
+        )
     for name, column in nodes.columns.items():
         known = f"SELECT CAST({column} AS VARCHAR) FROM {nodes.sql} WHERE {column} IS NOT NULL"
-        matches, rows = work.one(
-            f"SELECT count(*) FILTER (s IN ({known})), count(*) FROM ({ends} LIMIT {FIRST_EDGES})"
-        )
+        with work.clear_errors(nodes.label):
+            matches, rows = work.one(
+                f"SELECT count(*) FILTER (s IN ({known})), count(*) FROM ends"
+            )
         if rows and matches == rows:
             raise DatasetError(
                 f"{nodes.label} has no column {options.id!r}, but {name!r} contains the "
