@@ -334,10 +334,9 @@ def table_files(folder: Path, stem: str) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def other_tables(folder: Path) -> list[str]:
-    """The names of the tables in ``folder`` that are neither nodes nor edges."""
-    files = sorted(path for path in folder.iterdir() if suffix_of(path) and path.is_file())
-    return [path.name for path in files if path.name.split(".")[0] not in STEMS]
+def tables_in(folder: Path) -> list[str]:
+    """The names of the files in ``folder`` that are tables by their extension."""
+    return sorted(path.name for path in folder.iterdir() if suffix_of(path) and path.is_file())
 
 
 def is_duckdb(path: Path) -> bool:
@@ -438,9 +437,10 @@ def _folder_tables(work: Workspace, folder: Path, asked: dict[str, str]) -> list
         elif not is_query(name):
             paths[stem] = folder / name
             if not paths[stem].is_file():
+                files = tables_in(folder)
                 raise DatasetError(
-                    f"{folder} has no file {name!r}; choose one with {option_name(stem)}."
-                    f"{nearest_hint(name, other_tables(folder))}"
+                    f"{folder} has no file {name!r} (it has {some_of(files) or 'no tables'}); "
+                    f"choose one with {option_name(stem)}.{nearest_hint(name, files)}"
                 )
     work.rows(f"SET file_search_path = {literal(str(folder.resolve()))}")  # for queries
     tables = [
@@ -457,11 +457,11 @@ def find_table(folder: Path, stem: str) -> Path:
     """The file of ``folder`` that is its table ``stem``; DatasetError unless there is one."""
     files = table_files(folder, stem)
     if not files:
-        others = some_of(other_tables(folder)) or "no other table"
         columns = "source and target" if stem == "edges" else "id and label"
         raise DatasetError(
-            f"{folder} has no {stem}.csv or {stem}.parquet (it has {others}); add one with the "
-            f"columns {columns}, or choose another file with {option_name(stem)}."
+            f"{folder} has no {stem}.csv or {stem}.parquet (it has "
+            f"{some_of(tables_in(folder)) or 'no tables'}); add one with the columns {columns}, or "
+            f"choose another file with {option_name(stem)}."
         )
     if len(files) > 1:
         raise DatasetError(

@@ -249,7 +249,8 @@ def _read_config(path: Path) -> ModelFile:
         return model
     except (FileNotFoundError, NotADirectoryError):
         raise ModelFileError(
-            f"{path.parent} is not a model folder; pass one written by `hoplite train --out`."
+            f"{path.parent} is not a model folder; pass one written by `hoplite train --out` or "
+            "model.save()."
         ) from None
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
