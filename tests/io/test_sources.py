@@ -294,13 +294,13 @@ def test_a_server_that_is_not_there():
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_mixed_line_ends_lose_no_row(tmp_path, packed):
-    rows = ["id,label,age", *(f"n{i},{'xy'[i % 2]},{i}" for i in range(50))]
+    rows = ["id,label,age", *(f"n{i},{'xy'[i % 2]},{i}.5" for i in range(50))]
     text = "".join(row + ("\n" if i % 7 == 3 else "\r\n") for i, row in enumerate(rows)).encode()
     (tmp_path / "edges.csv").write_bytes(b"source,target\r\nn0,n1\nn1,n2\r\n")
     file = tmp_path / ("nodes.csv.gz" if packed else "nodes.csv")
     file.write_bytes(gzip.compress(text) if packed else text)
     graph = hoplite.load(tmp_path, scale="none")
-    assert graph.features[:, 0].tolist() == [*range(50)]
+    assert graph.features[:, 0].tolist() == [i + 0.5 for i in range(50)]
     assert graph.num_edges == 2
 
 

@@ -65,7 +65,7 @@ def test_coverage_of_nodes_like_those_of_validation(ties):
     assert least - noise <= np.mean(shares) <= most + noise
 
 
-@pytest.mark.filterwarnings("ignore:sets that cover .* need")  # of 0.99 and more
+@pytest.mark.filterwarnings("ignore:a coverage of .* need")  # of 0.99 and more
 def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
     graph = scattered_graph()
     names = ["a|b", "c\\", "d", "e", "f"][: graph.num_classes]
@@ -104,7 +104,7 @@ def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
         model.prediction_sets(graph)
 
 
-@pytest.mark.filterwarnings("ignore:sets that cover .* need")  # of 0.99 and more
+@pytest.mark.filterwarnings("ignore:a coverage of .* need")  # of 0.99 and more
 def test_every_class_is_covered_if_asked(tmp_path):
     """The exact rule, class by class; and a note of sets that leave out a rare class."""
     rng = np.random.default_rng(3)

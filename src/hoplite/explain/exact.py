@@ -482,8 +482,8 @@ def require_one_class(task: Task) -> None:
     """ConfigError unless there is one class each, which others can be compared with."""
     if not task.exclusive:
         raise ConfigError(
-            f"only classifiers with one class per node have removals and compared classes, but "
-            f"this model is for {task.labels.task}."
+            "this requires a classifier with one class per node, but the task of the model is "
+            f"{task.labels.task}."
         )
 
 

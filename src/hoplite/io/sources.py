@@ -584,12 +584,13 @@ def csv_table(
 
     place, (encoding, line_ends) = path, _encoding(path, opened)
     if encoding != "utf-8" or isinstance(line_ends, tuple):  # DuckDB reads neither
-        place, packed = work.scratch / f"{work.name('utf8')}.csv", False
+        place = work.scratch / f"{work.name('utf8')}.csv"
         with (
             io.TextIOWrapper(opened(), encoding) as raw,
             place.open("w", encoding="utf-8", newline="\n") as out,
         ):
             shutil.copyfileobj(raw, out, PIECE)
+        packed = False
     header = not names
     if header:
         with (
