@@ -311,7 +311,8 @@ def flip_sentence(values: Summary) -> str:
     tried = [f"{kind.checked:,} of {plural(kind.of, noun)}" for kind, noun in kinds if kind.of]
     text = "No single edge or node changes the prediction if removed."
     if single:
-        text = f"Removing any one of {listing(single)} changes the prediction from {predicted}."
+        each = " each" * (len(edges.found) + len(nodes.found) > 1)
+        text = f"{listing(single)} would{each} change the prediction from {predicted} if removed."
     if not tried:
         return f"{text} There are none within reach."
     text = (
@@ -326,8 +327,8 @@ def flip_sentence(values: Summary) -> str:
             f"{text} The search assumed a constant mean and spread of the outputs, so it may "
             "miss some."
         )
-    more = f"increase {option_name('budget')} to try more"
-    return f"{text} These have the largest estimated effect; {more}."
+    budget = option_name("budget")
+    return f"{text} These have the largest estimated effect; increase {budget} to try more."
 
 
 def change_sentence(values: Summary) -> str:

@@ -394,16 +394,14 @@ class TrainedModel:
         quantile = kept.quantiles(coverage) if by_class else kept.quantile(coverage)
         if np.isinf(quantile).any():
             nodes = "validation nodes" if self.fold_models is None else "labelled nodes"
-            counts = [0 if part is None else part.nodes for part in kept.classes]
-            there = f"there are {kept.nodes:,}"
-            what = "every set contains all classes"
+            there, what = f"there are {kept.nodes:,}", "every set contains all classes"
             if not self.task.has_classes:
                 what = "every interval is unbounded"
             elif by_class:
                 few = np.flatnonzero(np.isinf(quantile)).tolist()
-                nodes += " of each class"
+                counts = [0 if part is None else part.nodes for part in kept.classes]
                 there = some_of(f"{self.class_names[c]!r} has {counts[c]:,}" for c in few)
-                what = f"every set contains {'it' if len(few) == 1 else 'them'}"
+                nodes, what = f"{nodes} of each class", "every set contains such a class"
             warnings.warn(
                 f"a coverage of {100 * coverage:g} % needs at least {nodes_needed(coverage):,} "
                 f"{nodes} but {there}, so {what}; label more nodes, or request a lower coverage.",
