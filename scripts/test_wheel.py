@@ -214,7 +214,7 @@ def sizes_for_readme(found: dict[str, Any]) -> str:
     torch = format_bytes(found["all"]["torch_bytes"])
     return (
         f"Installed sizes, measured by `make wheel`: {core} for the core with its dependencies, "
-        f"{full} for\n`hoplite-graph[all]`, {torch} of it PyTorch. "
+        f"{full} with\nthe extra `all`, {torch} of it PyTorch. "
         f"The wheel itself is {format_bytes(found['wheel_bytes'])}."
     )
 

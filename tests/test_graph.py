@@ -69,8 +69,8 @@ def test_contradictions(arguments, message):
     ("options", "message"),
     [
         ({"class_names": ["a"]}, "labels contain 1 but there are 1 class name"),
-        ({"feature_names": ["x"]}, "feature_names has 1 entries but there are 3 feature columns"),
-        ({"node_ids": [1, 2]}, "node_ids has 2 entries but there are 3 nodes"),
+        ({"feature_names": ["x"]}, "feature_names has length 1 but there are 3 feature columns"),
+        ({"node_ids": [1, 2]}, "node_ids has length 2 but there are 3 nodes"),
         ({"split": Split(train=[3])}, "split.train contains node 3 but the graph has 3 nodes"),
         ({"split": Split(test=[-1])}, "split.test contains node -1 but the graph has 3 nodes"),
         ({"split": Split(val=[2])}, r"split.val contains 1 node without a label \(first: 2\)"),
@@ -84,7 +84,7 @@ def test_contradicting_options(options, message):
 def test_a_class_without_training_node_is_a_warning():
     with pytest.warns(
         HopliteWarning,
-        match=r"1 of 2 classes cannot be predicted, because there is no training node for dog",
+        match="class 'dog' cannot be predicted, because no training node is of this class",
     ):
         Graph(PATH, EYE, [0, 1, 0], split=Split(train=[0]), class_names=["cat", "dog"])
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint, option_name
+from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint, option_name, worded
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 REDDIT, REDDIT_LIKE = "reddit", "reddit-like"
@@ -133,10 +133,11 @@ def check_class_weight(name: str, value: Any) -> str | ClassWeights | None:
         weights = tuple((str(class_).strip(), float(weight)) for class_, weight in pairs)
     except (TypeError, ValueError):
         weights = ()
+    example = worded("{'fraud': 10, 'ok': 1}", "fraud=10,ok=1")
     if not weights or not all(0 <= weight <= MAX_FLOAT for _, weight in weights):
         raise ConfigError(
             f"is {value!r}; use 'balanced' or a weight of 0 or more for each class, such as "
-            f"{option_name('class_weight', 'fraud=10,ok=1')}.{nearest_hint(value, ['balanced'])}",
+            f"{example}.{nearest_hint(value, ['balanced'])}",
             name,
         )
     return weights
@@ -241,10 +242,10 @@ class TrainingConfig(Checked):
     lr: float = number_setting(0.05, "Learning rate.", 0, open_ends="l")
     weight_decay: float = number_setting(5e-4, "L2 penalty.", 0)
     dropout: float = number_setting(
-        0.5, "Dropout rate of the features; 0 for a hop store.", 0, 1, open_ends="m"
+        0.5, "Dropout rate of the features X; 0 for a hop store.", 0, 1, open_ends="m"
     )
     drop_nodes: float = number_setting(0.0, "Dropout rate of whole nodes.", 0, 1, open_ends="m")
-    output_dropout: float = number_setting(0.0, "Dropout rate of X Theta.", 0, 1, open_ends="m")
+    output_dropout: float = number_setting(0.0, "Dropout rate of outputs.", 0, 1, open_ends="m")
     draws: int = number_setting(1, "Dropout masks per step.", 1, 1000)
     consistency: float = number_setting(
         0.0, "Weight of the penalty on differences between the draws.", 0
@@ -264,7 +265,9 @@ class TrainingConfig(Checked):
     )
     filter_decay_factor: float = number_setting(1.0, "Factor of --weight-decay for the filter.", 0)
     optimizer: str = choice_setting(
-        "adam", "adam, lbfgs, or path (solve for a sequence of penalties).", OPTIMIZERS
+        "adam",
+        "adam (selected by its options, e.g. --lr), lbfgs, or path (solve for several penalties).",
+        OPTIMIZERS,
     )
     preset: str = choice_setting(
         "default", "Source of the defaults: default, paper, or authors (jacobiconv).", PRESETS
@@ -274,8 +277,8 @@ class TrainingConfig(Checked):
     validate_every: int = number_setting(1, "Epochs from one validation to the next.", 1, MAX_COUNT)
     monitor: str = choice_setting(
         "auto",
-        "Validation score that selects the epoch: accuracy, loss, auc, ap or f1; for regression "
-        "loss, r2 or mae.",
+        "Validation score that selects the epoch: accuracy (auto), loss, auc, ap or f1; for "
+        "regression loss (auto), r2 or mae.",
         MONITORS,
     )
     tie: str = choice_setting("loss", "Choice among equal scores: loss (lowest) or first.", TIES)
@@ -325,11 +328,11 @@ class TrainingConfig(Checked):
     def _require(self, option: str, **needed: Any) -> None:
         """ConfigError unless the settings have the values that ``option`` needs."""
         for name, value in needed.items():
-            if getattr(self, name) != value:
+            if (own := getattr(self, name)) != value:
                 raise ConfigError(
-                    f"is {getattr(self, name)!r}, but {option} {getattr(self, option)!r} requires "
-                    f"{name} {value!r}.",
-                    name,
+                    f"is {getattr(self, option)!r}, which requires {option_name(name, value)} "
+                    f"instead of {own!r}.",
+                    option,
                 )
 
     @property

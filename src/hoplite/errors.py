@@ -39,6 +39,11 @@ def option_name(name: str, value: object = None) -> str:
     return _flag(name) if alone else f"{_flag(name)} {shlex.quote(str(value))}"
 
 
+def worded(python: str, command: str) -> str:
+    """The text for the interface in use."""
+    return command if _in_command else python
+
+
 def _flag(name: str) -> str:
     return f"--{_FLAGS.get(name, name).rstrip('_').replace('_', '-')}"
 

@@ -221,8 +221,8 @@ class Graph(Described):
         labels = _checked_labels(labels, n, class_names)
         split = Split() if split is None else split
         _check_split(split, labels)
-        _check_names("feature_names", feature_names, features.shape[1], "feature columns")
-        _check_names("node_ids", node_ids, n, "nodes")
+        _check_names("feature_names", feature_names, features.shape[1], "feature column")
+        _check_names("node_ids", node_ids, n, "node")
         _check_unique("node_ids", node_ids)
         classes = range(kind_of(labels).count(labels)) if class_names is None else class_names
         if isinstance(node_ids, np.ndarray):
@@ -326,9 +326,9 @@ class Graph(Described):
 
         relations: list[Relation] = []
         if types is not None:
-            texts = _checked_types(types, len(edges))
-            for name in np.unique(texts).tolist():
-                relations += relations_of(arcs_of(texts == name), directed=directed, prefix=name)
+            names, codes = np.unique(_checked_types(types, len(edges)), return_inverse=True)
+            for code, name in enumerate(names.tolist()):
+                relations += relations_of(arcs_of(codes == code), directed=directed, prefix=name)
         elif directed:
             relations += relations_of(arcs_of(slice(None)), directed=True)
         arcs = arcs_of(slice(None))
@@ -506,7 +506,8 @@ class Graph(Described):
 
     def _replace(self, **changes: Any) -> Graph:
         """A copy with other fields, which are checked."""
-        graph = dataclasses.replace(self, **changes)
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Graph)}
+        graph = Graph(**fields | changes)
         if "loop_weight" in self.__dict__:
             graph.__dict__["loop_weight"] = self.loop_weight
         return graph
@@ -517,11 +518,13 @@ class Graph(Described):
         trained = kind_of(self.labels).held(self.labels[self.split.train])
         missing = np.setdiff1d(np.arange(self.num_classes), trained)
         if missing.size:
-            names = some_of(self.class_names[c] for c in missing)
+            names = some_of(repr(self.class_names[c]) for c in missing)
+            one = missing.size == 1
             warn(
-                f"{missing.size} of {plural(self.num_classes, 'class')} cannot be predicted, "
-                f"because there is no training node for {names}; label some of their nodes for "
-                "training, or remove these labels.",
+                f"{'class' if one else 'classes'} {names} cannot be predicted, because no training "
+                f"node is of {'this class' if one else 'these classes'}; add nodes of "
+                f"{'it' if one else 'them'} to the training set, or remove "
+                f"{'its' if one else 'their'} labels.",
                 stacklevel=4,
             )
 
@@ -735,7 +738,7 @@ def _checked_types(types: Sequence[Any], edges: int) -> np.ndarray:
     """The type of every edge, as text."""
     texts = np.array(["" if name is None else str(name).strip() for name in types], str)
     if len(texts) != edges:
-        raise GraphError(f"types has {len(texts):,} entries but there are {plural(edges, 'edge')}.")
+        raise GraphError(f"types has length {len(texts):,} but there are {plural(edges, 'edge')}.")
     if (texts == "").any():
         raise GraphError("types has a missing value; every edge needs a type.")
     return texts
@@ -895,5 +898,5 @@ def _check_unique(argument: str, names: Sequence | None) -> None:
 def _check_names(argument: str, names: Sequence | None, expected: int, what: str) -> None:
     if names is not None and len(names) != expected:
         raise GraphError(
-            f"{argument} has {len(names):,} entries but there are {expected:,} {what}."
+            f"{argument} has length {len(names):,} but there are {plural(expected, what)}."
         )

@@ -90,8 +90,8 @@ class Classes(LabelKind):
             raise GraphError(f"labels contain {labels.min()}; use -1 for an unknown label.")
         if names is None and labels.max(initial=-1) >= max(n, 1):
             raise GraphError(
-                f"labels contain {labels.max():,} but the graph has only {plural(n, 'node')}; "
-                "number the classes 0, 1, 2, ... and use -1 for an unknown label."
+                f"the largest label is {labels.max():,}, but {plural(n, 'node')} cannot have so "
+                "many classes; number the classes 0, 1, 2, ... and use -1 for an unknown label."
             )
         if names is not None and labels.max(initial=-1) >= len(names):
             raise GraphError(

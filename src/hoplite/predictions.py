@@ -81,8 +81,9 @@ def predictions(
     ids, names = data.node_ids, class_columns(model.class_names)
     parts, whole = _split_parts(model, data), ids is None or all_integers(ids)
     edges, pairs = data.adjacency_rows, model.task.exclusive and len(names) > 1
-    everyone = np.arange(data.num_nodes)
-    wanted = np.isin(everyone, everyone if nodes is None else nodes)
+    wanted = np.full(data.num_nodes, nodes is None)
+    if nodes is not None:
+        wanted[nodes] = True
     if unlabelled:
         wanted &= ~known_labels(data.labels)
 

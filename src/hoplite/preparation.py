@@ -114,7 +114,7 @@ class TableOptions:
     )
     unknown_nodes: str = _option(
         ERROR,
-        "Edges to unknown nodes: error, drop the edges, or create the nodes without values.",
+        "Edges to nodes without a row: error, drop (the edges) or create (empty nodes).",
         reading=True,
         choices=UNKNOWN_NODES,
     )
@@ -122,7 +122,7 @@ class TableOptions:
         False, "Keep edge directions, with one polynomial for each (lgc, in memory)."
     )
     type: str = _option(
-        "", "Edge column with a type, each with its own polynomial (lgc, in memory)."
+        "", "Edge column with types; each type has its own polynomial (lgc, in memory)."
     )
     drop: tuple[str, ...] = _option((), "Columns to ignore: A,B.")
     text: tuple[str, ...] = _option(
@@ -139,7 +139,7 @@ class TableOptions:
     )
     gaps: str = _option(
         FILL,
-        "Missing numbers: fill and mark them, or refuse.",
+        "Missing numbers: fill (and mark them) or refuse.",
         choices=(FILL, REFUSE),
     )
     categories: int | None = _option(
@@ -586,16 +586,18 @@ class Preparation:
             cells += [column.original(own, place) for place in range(width)]
         return [*cells, *row[len(cells) :].tolist()]
 
-    def summary(self) -> str:
-        """In one line.
+    def summary(self, added: Sequence[str] = ()) -> str:
+        """In one line, with the names of features that were ``added``.
 
         >>> age = NumberColumn("age", centre=(40.0,), scale=(10.0,), fill=(40.0,))
         >>> born = DateColumn("born", centre=(7000.0,), scale=(99.0,))
         >>> Preparation(columns=(age, born)).summary()
-        '1 number and 1 date scaled (standard), gaps in 1 column filled'
+        '1 numeric column and 1 date column scaled, gaps in 1 column filled'
         """
+        more = f", {' and '.join(added)} added" if added else ""
+        left = f". Dropped as constant: {some_of(self.constant)}" if self.constant else ""
         if self.transformer:
-            return f"by {self.transformer}, your own{self._left()}"
+            return f"by {self.transformer}, your own{more}{left}"
         used = [column for column in self.fitted if column.name not in self.constant]
         texts = [column for column in used if isinstance(column, TextColumn)]
         words = [column for column in used if isinstance(column, WordsColumn)]
@@ -603,28 +605,26 @@ class Preparation:
         scaled = [column for column in numbers if column.centre]
         plain = [column for column in numbers if not column.centre]
         filled = sum(bool(column.fill) for column in self.fitted)
+        how = "" if self.options.scale == "standard" else f" ({self.options.scale})"
         shown = {
-            f"{_kinds(scaled)} scaled ({self.options.scale})": len(scaled),
+            f"{_kinds(scaled)} scaled{how}": len(scaled),
             f"{_kinds(plain)} as {'it is' if len(plain) == 1 else 'they are'}": len(plain),
             f"gaps in {plural(filled, 'column')} filled": filled,
-            f"{plural(len(texts), 'text')} one-hot": len(texts),
+            f"{plural(len(texts), 'text column')} one-hot encoded": len(texts),
         } | {
             f"words of {column.name!r} as TF-IDF ({plural(len(column.terms), 'term')})": 1
             for column in words
         }
-        return (", ".join(text for text, count in shown.items() if count) + self._left()).strip(
-            "; "
-        )
-
-    def _left(self) -> str:
-        return f"; never changed, so not used: {some_of(self.constant)}" if self.constant else ""
+        text = ", ".join(text for text, count in shown.items() if count) + more
+        return (text.removeprefix(", ") + left).removeprefix(". ")
 
 
 def _kinds(columns: Sequence[PreparedColumn]) -> str:
-    """How many there are of each kind: ``2 numbers and 1 date``."""
+    """How many there are of each kind: ``2 numeric columns and 1 date column``."""
     counts = Counter(column.kind for column in columns)
     kinds = dict.fromkeys(type_.kind for type_ in COLUMN_TYPES)
-    return listing([plural(counts[kind], kind) for kind in kinds if counts[kind]] or [""])
+    names = {kind: f"{kind.replace('number', 'numeric')} column" for kind in kinds}
+    return listing([plural(counts[kind], names[kind]) for kind in kinds if counts[kind]] or [""])
 
 
 # How tables are read for a model whose training data had no preparation.

@@ -73,7 +73,7 @@ def with_structural(graph: Graph, count: int | None = None, *, link: bool = Fals
             stacklevel=3,
         )
     check_number("structural", count, 0, MAX_VECTORS, whole=True)
-    return _with_columns(graph, structural_features(graph, count), structural_names(count))
+    return _with_columns(graph, [structural_features(graph, count)], structural_names(count))
 
 
 def with_log_degree(graph: Graph, names: Sequence[str] = ()) -> Graph:
@@ -111,7 +111,7 @@ def with_log_degree(graph: Graph, names: Sequence[str] = ()) -> Graph:
     names = names or (LOG_DEGREES if weighted and LOG_DEGREES[-1] not in own else LOG_DEGREES[:1])
     degrees = np.diff(rows.indptr), np.asarray(rows.sum(axis=1), np.float64) / graph.loop_weight
     columns = np.log1p(np.column_stack(degrees[: len(names)])).astype(np.float32)
-    return _with_columns(graph, columns, tuple(names))
+    return _with_columns(graph, [columns], tuple(names))
 
 
 def log_degrees(names: Sequence[str] | None, preparation: Preparation | None) -> tuple[str, ...]:
@@ -143,14 +143,15 @@ def made_of_edges(names: Sequence[str] | None, preparation: Preparation | None) 
     return len(log_degrees(names, preparation)) if vectors is None else len(NAMES) + vectors
 
 
-def _with_columns(graph: Graph, columns: Any, names: tuple[str, ...]) -> Graph:
-    """``graph`` with these features behind its own; sparse if either of them are."""
-    if not graph.num_features:
-        return graph.with_features(columns, names, preparation=graph.preparation)
+def _with_columns(graph: Graph, added: Sequence[Any], names: tuple[str, ...]) -> Graph:
+    """``graph`` with these features behind its own; sparse if any of them are."""
     own = graph.feature_names or tuple(f"x{j}" for j in range(graph.num_features))
-    sparse = sp.issparse(graph.features) or sp.issparse(columns)
-    both = (sp.hstack if sparse else np.hstack)([graph.features, columns])
-    return graph.with_features(both, (*own, *names), preparation=graph.preparation)
+    blocks: list[Any] = [graph.features, *added] if graph.num_features else [*added]
+    if any(map(sp.issparse, blocks)):
+        features = sp.hstack([sp.csr_array(block) for block in blocks], format="csr")
+    else:
+        features = np.hstack(blocks)
+    return graph.with_features(features, (*own, *names), preparation=graph.preparation)
 
 
 def structural_count(names: Sequence[str] | None) -> int | None:
@@ -266,7 +267,7 @@ def with_link(graph: Graph) -> Graph:
     names = tuple(words.format(node) for words, _ in parts for node in ids)
     size = _mean_length(graph.features)
     links = [(size * _unit_rows(rows)).astype(graph.features.dtype) for _, rows in parts]
-    return _with_columns(graph, sp.hstack(links, format="csr"), names)
+    return _with_columns(graph, links, names)
 
 
 def links_among(

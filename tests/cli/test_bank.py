@@ -33,8 +33,8 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, di
 def test_the_readme_way_finds_fraud(bank: tuple[Path, np.ndarray, dict[str, Any]]) -> None:
     folder, (fraud, oracle), result = bank
     assert result["prepared"] == (
-        "4 numbers and 2 dates scaled (standard), 1 number as it is, gaps in 4 columns filled, 2 "
-        "texts one-hot, number of neighbours added (log degree and log weighted degree)"
+        "4 numeric columns and 2 date columns scaled, 1 numeric column as it is, gaps in 4 columns "
+        "filled, 2 text columns one-hot encoded, log degree and log weighted degree added"
     )
     succeed("predict", "model", "bank", "--proba", "--out", "fraud.csv", cwd=folder)
     hidden, score = example().scores(folder / "bank", folder / "fraud.csv")

@@ -132,7 +132,7 @@ def test_regression_and_several_labels(small: GraphSet) -> None:
 
 
 def test_classes_to_compare_are_checked(small: GraphSet, models: dict[str, GraphModel]) -> None:
-    with pytest.raises(ConfigError, match="the explained class itself"):
+    with pytest.raises(ConfigError, match="the explained class"):
         explain_graph(models["hops"], small, 3, "dense", against="dense")
     with pytest.raises(ConfigError, match="cannot be combined with against"):
         explain_graph(models["hops"], small, 3, against="dense", alone=True)

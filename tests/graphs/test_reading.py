@@ -143,8 +143,8 @@ def test_databases_and_frames_say_the_same(folder: Path, tmp_path: Path) -> None
     [
         ("nodes", "m5,x", "m9,x", "graphs that are not in"),
         ("nodes", "m1,b,N", "m1,a,N", "in data rows"),
-        ("edges", "m1,a,b", "m1,a,z", "refers to an unknown node"),
-        ("edges", "m1,a,b", "m3,a,b", "refers to an unknown node"),  # b is a node of other graphs
+        ("edges", "m1,a,b", "m1,a,z", "to an unknown node"),
+        ("edges", "m1,a,b", "m3,a,b", "to an unknown node"),  # b is a node of other graphs
         ("edges", "graph,source", "g,source", "no column 'graph'"),
         ("graphs", "m2,safe", "m1,safe", "in data rows"),
         ("graphs", "safe,val", "safe,vl", "split"),

@@ -312,7 +312,7 @@ def test_a_text_that_never_changes_is_no_feature(
     preparation = graph.preparation
     assert preparation is not None
     assert preparation.summary() == (
-        "1 number scaled (standard), 1 text one-hot; never changed, so not used: country, open"
+        "1 numeric column scaled, 1 text column one-hot encoded. Dropped as constant: country, open"
     )
     monkeypatch.setattr(opening, "TABLE_SHARE", 10**9)  # imported piece by piece
     stored = hoplite.propagate(folder, tmp_path / "store", hops=1, id="who")

@@ -21,6 +21,7 @@ from hoplite.training.comparison import Candidate, standard_error
 from hoplite.training.runs import OutOfTimeError, time_limit
 
 module = sys.modules["hoplite.search.auto"]  # the package's name of it is the function's
+sampling = sys.modules["hoplite.search.sample"]
 pytestmark = pytest.mark.filterwarnings("ignore:.*no better than:hoplite.HopliteWarning")
 FEW = {"seeds": 2, "epochs": 12}
 CANDIDATES = """
@@ -206,12 +207,17 @@ def test_a_candidate_without_time_is_not_tried(graph, file, monkeypatch):
     assert facts(again) == facts(result)
 
 
-def test_large_data_is_tried_as_a_sample(graph, file, monkeypatch):
-    monkeypatch.setattr(module, "MAX_LABELS", 30)
-    monkeypatch.setattr(module, "SAMPLE_LABELS", 25)
-    monkeypatch.setattr(module, "SAMPLE_COLUMNS", 4)
-    small, columns = module.sample(graph, 0)
-    assert small.split.sizes() == {"train": 20, "val": 5, "test": 0}
+@pytest.fixture
+def small_sample(monkeypatch):
+    for name, value in (("MAX_LABELS", 30), ("VALIDATED", 5), ("DRAWN", 3), ("NODES", 25)):
+        monkeypatch.setattr(sampling, name, value)
+    monkeypatch.setattr(sampling, "COLUMNS", 4)
+
+
+@pytest.mark.filterwarnings("ignore:.*no training node")
+def test_large_data_is_tried_as_a_sample(graph, file, monkeypatch, small_sample):
+    small, columns = sampling.sample(graph, 0)
+    assert (small.num_nodes, small.split.val.size, small.split.test.size) == (25, 5, 0)
     assert small.num_features == len(columns) == 4
     whole = hoplite.auto(graph, trials=3, candidates=file, **FEW)
     assert whole.model.num_features == graph.num_features
@@ -219,13 +225,58 @@ def test_large_data_is_tried_as_a_sample(graph, file, monkeypatch):
     assert whole.test_accuracy == known.test_accuracy
     monkeypatch.setattr(module._Choice, "left", lambda self, share=1.0: -1.0)  # time for one
     short = hoplite.auto(graph, budget=1, candidates=file, **FEW)
-    assert short.budget_notes[-1] == "the model of its trial is used"
+    assert "the model of its trial is used" in short.budget_notes
+    assert "there was no time for intervals of the scores" in short.budget_notes
     assert short.trials == "1"
     kept = np.asarray(graph.features)[:, columns]
     wide = short.model.weights["theta"].reshape(-1, graph.num_classes)
     np.testing.assert_allclose(
         short.model.logits(graph), kept @ wide[columns], rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.filterwarnings("ignore:.*no training node")
+@pytest.mark.parametrize("validated", [True, False])
+def test_a_sample_has_the_edges_and_labels_of_its_nodes(graph, small_sample, validated):
+    """Nodes are told apart by a feature, their number; weights of relations stay."""
+    n, split = graph.num_nodes, graph.split
+    nodes = np.concatenate([split.train, split.val])
+    split = Split(split.train, split.val) if validated else Split(nodes)
+    edges = np.argwhere(np.triu(graph.adjacency.toarray(), 1))
+    features, types = np.arange(1.0, n + 1)[:, None], np.arange(len(edges)) % 2
+    options = {"weights": 1.0 + np.arange(len(edges)), "types": types, "split": split}
+    whole = Graph.from_edges(edges, features, graph.labels, **options)
+    small, _ = sampling.sample(whole, 3)
+    own = small.features[:, 0].astype(int) - 1
+    assert set(own[small.split.val]) <= set(split.val if validated else nodes)
+    assert set(own[small.split.train]) <= set(split.train if validated else nodes)
+    np.testing.assert_array_equal(small.labels, whole.labels[own])
+    for part, full in zip((small, *small.relations), (whole, *whole.relations), strict=True):
+        expected = full.adjacency.toarray()[own][:, own]
+        np.testing.assert_array_equal(part.adjacency.toarray(), expected)
+        assert part.loop_weight == full.loop_weight
+
+
+def test_the_largest_default_is_trained_on_all_data_first(graph, small_sample, monkeypatch):
+    trained, before = [], module.train
+
+    def train(data, model, **options):
+        if data.num_nodes == graph.num_nodes:
+            trained.append((model, options["hops"]))
+        return before(data, model, **options)
+
+    monkeypatch.setattr(module, "train", train)
+    result = hoplite.auto(graph, trials=6, seeds=1, epochs=5)
+    defaults = [one for one in result.candidates if one.default]
+    largest = max(defaults, key=lambda one: one.learned)
+    assert trained[0] == (largest.model, largest.options["hops"])
+    assert len(trained) <= 2
+    assert (result.chosen.model, result.chosen.options["hops"]) in trained
+
+
+def test_a_time_limit_ends_no_later_than_the_one_around_it(graph):
+    with time_limit(-1, keep_best=True), time_limit(1e9), pytest.raises(OutOfTimeError):
+        hoplite.train(graph, "lgc", epochs=3)
 
 
 def test_gradient_boosting_is_reported_where_it_is_better(tmp_path):

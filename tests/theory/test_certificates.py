@@ -161,13 +161,16 @@ def test_refusals(whole):
         hoplite.certify(greedy, full)
 
 
-def test_a_balanced_draw_from_unbalanced_classes_is_warned_of(whole):
+def test_a_balanced_draw_from_unbalanced_classes_has_no_pac_bayes_certificate(whole):
     balanced = [np.flatnonzero(whole.labels == label)[:5] for label in range(3)]
     rest = np.setdiff1d(np.arange(NODES), np.concatenate(balanced))
     graph = whole.with_split(Split(np.concatenate(balanced), rest[:20], rest[20:80]))
     model = hoplite.train(graph, "sgc", **OPTIONS).model
-    with pytest.warns(hoplite.HopliteWarning, match="split is not a random draw"):
-        hoplite.certify(model, graph)
+    with pytest.warns(hoplite.HopliteWarning, match="no random draw"):
+        found = hoplite.certify(model, graph)
+    assert found.pac_bayes is None
+    assert found.holdout is not None
+    assert "the split is not a random draw" in found.refusals["pac_bayes"]
 
 
 def test_the_command(whole, tmp_path):

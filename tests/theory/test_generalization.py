@@ -28,16 +28,16 @@ def test_the_terms_by_hand(graphs, bias):
     assert found.coefficient_norm == pytest.approx(np.abs(alpha).max())
     assert found.weight_norms == pytest.approx(np.abs(theta).sum(axis=0))
     norm = found.coefficient_norm * sum(found.weight_norms) + (0.25 * 3 if bias else 0)
-    size = norm / found.margin
+    size = norm / found.margin_scale
     assert 2 * math.log2(size) == pytest.approx(round(2 * math.log2(size)))
-    assert found.complexity == pytest.approx(4 * size * found.unit_complexity)
+    assert found.complexity_term == pytest.approx(4 * size * found.unit_complexity)
     unit = FunctionClass(graph, model_config("lgc", 2), bias=bias, outputs=3)
     assert found.unit_complexity <= unit.bound()
     logits, train_nodes = fitted.logits(graph), graph.split.train
     leads = [
         logits[v, graph.labels[v]] - max(np.delete(logits[v], graph.labels[v])) for v in train_nodes
     ]
-    losses = [min(1.0, max(0.0, 1 - lead / found.margin)) for lead in leads]
+    losses = [min(1.0, max(0.0, 1 - lead / found.margin_scale)) for lead in leads]
     assert found.margin_loss == pytest.approx(np.mean(losses))
     wrong = fitted.predict(graph)[train_nodes] != graph.labels[train_nodes]
     assert found.train_error == pytest.approx(np.mean(wrong))

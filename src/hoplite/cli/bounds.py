@@ -11,8 +11,9 @@ from typer import Option
 import hoplite
 from hoplite.bases import find_basis
 from hoplite.cli import console, options
-from hoplite.errors import ConfigError, plural
+from hoplite.errors import ConfigError, check_choice, plural
 from hoplite.models import MODELS, model_config
+from hoplite.models.settings import is_known
 from hoplite.progress import steps_bar
 
 if TYPE_CHECKING:  # importing it takes time
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # importing it takes time
 
 TOLERANCE = 1e-6
 MEANINGS = {
-    "most": "the largest value over all signs",
+    "trivial": "the largest value over all signs",
     "massart": "Massart's lemma, hop by hop",
     "chernoff": "every feature's own moments, all hops together",
     "hopwise": "every feature's own moments, hop by hop",
@@ -39,12 +40,12 @@ def bounds(
     ),
     coefficient_bound: float | None = Option(
         None,
-        help="Bound a of |alpha_i|, or of |beta| for egc.",
+        help="Upper bound a on |alpha_i|, or on |beta| for egc.",
         show_default="1, or from --trained",
     ),
     weight_bound: float | None = Option(
         None,
-        help="Bound b of the l1 norm of Theta.",
+        help="Upper bound b on the l1 norm of a column of Theta.",
         show_default="1, or from --trained",
     ),
     alpha: float | None = Option(
@@ -66,13 +67,17 @@ def bounds(
 ) -> None:
     """Bound the Rademacher complexity of a model on DATASET.
 
-    The table has the paper's bound, bounds that hold, and an estimate of the complexity itself.
+    The table has an estimate of the complexity, bounds that hold, and the paper's bound.
 
     Example: hoplite bounds cora --model lgc --hops 10
     """
     reading, settings = options.split_settings(settings | {"model": model, "alpha": alpha})
     if trained is not None and settings:
         raise ConfigError("cannot be combined with --trained.", min(settings))
+    if model is not None and ":" not in model and not is_known(model):
+        from hoplite.theory.function_class import bounded_models
+
+        check_choice("model", model, bounded_models())
     config = model_config(**settings)  # reject wrong settings before any work
     from hoplite.theory import FunctionClass, generalization, norms  # only now: it takes time
 
@@ -133,7 +138,8 @@ def _print(values: dict[str, Any]) -> None:
     interval = f"{estimate['low']:.4g} to {estimate['high']:.4g}, {estimate['draws']:,} draws"
     how = f"{100 * estimate['confidence']:g} %: {interval}"
     how = "exact: all signs" if estimate["exact"] else how
-    rows = [["the complexity itself", f"{estimate['value']:.4g}", how]]
+    what = "estimate" if values["lipschitz"] == 1 else "estimate of an upper bound"
+    rows = [[what, f"{estimate['value']:.4g}", how]]
     for name, value in sorted(values["bounds"].items(), key=lambda pair: pair[1] or float("inf")):
         rows.append([f"bound: {name.replace('_', ' ')}", _figure(value), MEANINGS[name]])
     family: Any = MODELS[values["model"]]  # a LinearModel
@@ -156,11 +162,13 @@ def _print(values: dict[str, Any]) -> None:
     )
     if "truncation" in values:
         cut = values["truncation"]
-        lost = f"at most {cut['error']:.2g}" if cut["error"] is not None else "an unknown fraction"
+        changed = "an unknown multiple" if cut["error"] is None else f"at most {cut['error']:.2g}"
+        needed = cut["hops_needed"]
+        fewer = "no number of hops" if needed is None else plural(needed, "hop")
         console.print_line(
-            f"Cut after {plural(values['hops'], 'hop')}, exp(beta S) loses {lost} of ||X Theta|| "
-            f"at |beta| = {values['coefficient_bound']:.3g}; "
-            f"{cut['hops_needed'] or 'no number of'} hops lose at most {cut['tolerance']:g}."
+            f"Truncating exp(beta S) after {plural(values['hops'], 'hop')} changes the output by "
+            f"{changed} times ||X Theta|| if |beta| <= {values['coefficient_bound']:.3g}. "
+            f"With {fewer} it is at most {cut['tolerance']:g}."
         )
 
 

@@ -30,10 +30,11 @@ def certify(
     json: options.Json = False,
     **reading: Any,
 ) -> None:
-    """Bound the error on the nodes of DATASET outside the split, with 95 % confidence.
+    """Bound the error on the nodes of DATASET that are in no part of the split.
 
-    The split must be a random draw from all nodes. One bound is exact, from the test
-    nodes; the other one (PAC-Bayes) needs no test nodes, and holds for a randomised classifier.
+    The bound holds with 95 % confidence if the split is a random draw from all nodes. One bound is
+    exact, from the test nodes; the other one (PAC-Bayes) needs no test nodes, and holds for a
+    randomised classifier; if all nodes are in the split, it bounds the error on the test nodes.
 
     Example, with a random split in the column split:
 

@@ -41,6 +41,7 @@ PANELS = (
     SETS_OF_GRAPHS,
 )
 _out = Console()
+_warnings: set[str] = set()  # that were printed
 
 
 def prepare_streams() -> None:
@@ -125,7 +126,9 @@ def print_error(sentence: str) -> None:
 def show_warning(message: Any, category: type[Warning], *place: Any, **options: Any) -> None:
     """Hoplite's own warnings as one line, others as Python formats them."""
     if issubclass(category, HopliteWarning):
-        print_note(f"warning: {message}")
+        if str(message) not in _warnings:  # a graph that is derived from another repeats its own
+            print_note(f"warning: {message}")
+        _warnings.add(str(message))
     else:
         for line in warnings.formatwarning(message, category, *place[:2]).splitlines():
             print_note(line)

@@ -200,7 +200,7 @@ def register_named_model(words: Sequence[str]) -> None:
             continue
         if ":" in value:
             sys.path.append(str(Path.cwd()))
-        with suppress(*[ConfigError] if "--help" in words else []):
+        with suppress(ConfigError):  # the command reports it, and knows its models
             model = find_model(value).name
             for command in _commands:
                 _add_settings(*command, model)

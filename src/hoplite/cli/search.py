@@ -53,7 +53,8 @@ def search(
     """Train every configuration of a grid and choose the best.
 
     The chosen model is saved in OUT/model. After an interruption, run the same command again to
-    continue; several processes may share one --out. Further options are fixed for all trials.
+    continue; several processes may share one --out. Other options apply to every trial and
+    override the grid.
     A set of graphs is searched with one seed, over families of features and their settings.
 
     Example: hoplite search cora --model lgc --out searches/cora-lgc

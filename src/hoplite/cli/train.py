@@ -12,11 +12,12 @@ from typer import Option
 import hoplite
 from hoplite.cli import console, graphs, options
 from hoplite.cli.console import SETS_OF_GRAPHS
-from hoplite.errors import ConfigError, some_of
-from hoplite.models import split_options
-from hoplite.models.settings import AUTO, check_default_options
+from hoplite.errors import ConfigError, option_name, some_of
+from hoplite.models import find_model, split_options
+from hoplite.models.settings import AUTO, check_default_options, switch_note
 
 if TYPE_CHECKING:  # importing it takes time
+    from hoplite.models import Model
     from hoplite.search import AutoResult
 
 
@@ -25,7 +26,7 @@ def train(
     dataset: options.Dataset,
     model: options.ModelByData = None,
     seeds: int = Option(
-        5, min=1, metavar="N", help="Number of random seeds.", rich_help_panel="Training"
+        5, min=1, metavar="N", help="Number of seeds; path trains one.", rich_help_panel="Training"
     ),
     budget: str | None = Option(
         None,
@@ -35,7 +36,7 @@ def train(
     ),
     trials: str | None = Option(
         None,
-        help="Candidates for auto, instead of --budget: a number, or a list such as 1,2,5.",
+        help="Candidates for auto, instead of --budget: how many, or which, e.g. 1,2,5.",
         rich_help_panel="Model",
     ),
     memory: options.StoreMemory = None,
@@ -65,7 +66,7 @@ def train(
 
     Tables need no --model: cross-validation chooses model, hops, operator and threshold; tables
     with a validation split get blocks of 2 hops. The defaults below are for named models and
-    datasets; see --model NAME --help, too.
+    datasets; --model NAME --help has a model's.
 
     Example: hoplite train bank --label fraud --id account --out fraud-model
 
@@ -87,7 +88,11 @@ def train(
         advice = "leave it out" if chooses else "use both, or neither"
         raise ConfigError(f"{verb} --model {AUTO}; {advice}.", option)
     if model != AUTO and not Path(dataset, "manifest.json").is_file():  # a store has its own
-        check_default_options(settings) if model is None else split_options(model, settings)
+        if model is None:
+            check_default_options(settings)
+        else:
+            split_options(model, settings)
+            _print_notes(find_model(model), settings)
     from hoplite.models.saved import check_target
 
     if out is not None:
@@ -125,6 +130,14 @@ def train(
     _report(result, choice, out, following, overwrite=overwrite, json=json)
 
 
+def _print_notes(kind: type[Model], settings: dict[str, Any]) -> None:
+    """On options that change more than they say, or nothing."""
+    for name in sorted(settings.keys() - kind.settings()):  # others than the defaults are errors
+        console.print_note(f"note: {option_name(name)} has no effect: {kind.name} has no {name}.")
+    if note := switch_note(kind, settings):
+        console.print_note(f"note: {note}")
+
+
 def _report(
     result: hoplite.TrainingResult,
     choice: AutoResult | None,
@@ -142,10 +155,8 @@ def _report(
     if choice is not None:
         summary["auto"] = choice.summary()
     preparation = result.graph.preparation
-    if preparation is not None and (prepared := preparation.summary()):
-        degrees = " and ".join(log_degrees_of(result.model))
-        added = f", number of neighbours added ({degrees})" if degrees else ""
-        summary["prepared"] = prepared + added
+    if preparation is not None and preparation.summary():
+        summary["prepared"] = preparation.summary(log_degrees_of(result.model))
     if preparation is not None and preparation.unused:
         summary["unused_edge_columns"] = list(preparation.unused)
     if result.graph.relation_weights:
@@ -172,7 +183,7 @@ def _report(
             console.print_line(f"Next: {shlex.join(following)}")
         if out is None:
             console.print_note(
-                "Note: the model was not saved; use --out FOLDER to save it with these scores."
+                "The model was not saved; run the command again with --out FOLDER to save it."
             )
     console.report_and_fail(failure)
 
@@ -191,8 +202,8 @@ def _facts(result: hoplite.TrainingResult, summary: dict[str, Any]) -> dict[str,
     if result.model.correct_smooth is not None:
         facts["Correct and Smooth"] = result.model.correct_smooth.describe()
     if "protocol" in summary:
-        tested = "; test scores are of the model after it" if "test" in run.outputs else ""
-        before = f"{result.part_titles['val']} scores are of the model before it"
+        tested = ", test scores after it" if "test" in run.outputs else ""
+        before = f"{result.part_titles['val']} scores were computed before the refit"
         facts["Protocol"] = f"{summary['protocol']}; {before}{tested}"
     if result.graph_gain is not None:
         facts["Does the graph help?"] = result.graph_gain.describe()
@@ -227,11 +238,10 @@ def _print_runs(result: hoplite.TrainingResult, summary: dict[str, Any]) -> None
     parts = [part for part in result.part_titles if result.metrics(part)] or ["val"]
     last, names = parts[-1], [f"{part}_{score.name}" for part in parts]
     rows = []
-    for run in summary["runs"]:
+    for scored, run in zip(result.runs, summary["runs"], strict=True):
         values = [run[name] for name in names]
         values += [run["metrics"].get(last, {}).get(name) for name in others]
-        epoch = f"{run['best_epoch']} of {run['epochs']}"
-        rows.append([str(run["seed"]), *map(score.shown, values), epoch])
+        rows.append([str(run["seed"]), *map(score.shown, values), result.best_step(scored)])
     if len(rows) > 1:  # one run has no deviation
         pairs = [(summary[f"{name}_mean"], summary[f"{name}_std"]) for name in names]
         spreads = [summary["metrics"][last].get(name, {}) for name in others]

@@ -118,6 +118,10 @@ class Order(ABC):
             "mini-batches require precomputed hop features; set order to 'hops-first'."
         )
 
+    def head(self, count: int) -> Order:
+        """The first ``count`` rows where rows are kept, otherwise all."""
+        return self
+
 
 class WeightsFirst(Order):
     """X~ Theta, then the hops of its m columns; at ``rows``, or at all nodes if None."""
@@ -291,6 +295,9 @@ class KeptRows(Order):
     def part(self, rows: np.ndarray) -> Order:
         return KeptRows(self._rows.rows(rows))
 
+    def head(self, count: int) -> Order:
+        return KeptRows(self._head(count))
+
     def column_squares(self, count: int) -> np.ndarray:
         """The sum of the squares of every column over the first ``count`` rows, in float64."""
         head = self._head(count).matrix()
@@ -372,6 +379,9 @@ class KeptHops(Order):
 
     def part(self, rows: np.ndarray) -> Order:
         return KeptHops(self._hops[:, rows])
+
+    def head(self, count: int) -> Order:
+        return KeptHops(self._hops[:, :count])
 
     @cached_property
     def _side_by_side(self) -> np.ndarray:

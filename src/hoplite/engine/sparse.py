@@ -145,7 +145,7 @@ def spmm(
 def check_operand(
     name: str, operand: Any, dtype: np.dtype, shape: tuple[int, ...], contiguous: bool = True
 ) -> None:
-    """Raise a clear error unless ``given`` is a (contiguous) array of this type and shape."""
+    """Raise a clear error unless ``operand`` is a (contiguous) array of this type and shape."""
     if not isinstance(operand, np.ndarray):
         raise GraphError(f"{name} has type {type(operand).__name__}; pass a NumPy array.")
     if operand.shape != shape:

@@ -228,8 +228,7 @@ def model_name(values: Summary) -> str:
 
 
 def quantity(values: Summary) -> str:
-    """What is explained: a value, a logit, or the margin of a class over another or the "
-    "threshold."""
+    """What is explained: a value, a logit, or a margin over another class or the threshold."""
     name = short(values.class_)
     if values.model.task == "regression":
         return "the predicted value"

@@ -71,6 +71,7 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
                 nodes = end
             tables.append(_graph_arrays(part))
     arrays = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    arrays["name"] = np.array(first.name)
     _write_arrays(folder / FILE, arrays | _name_arrays(first))
 
 
@@ -83,7 +84,9 @@ def open_graph_files(folder: Path) -> GraphSet:
             raise ValueError("the number of nodes does not match")
         if features.dtype != np.float32 or len(features.shape) != 2:
             raise ValueError(f"{FEATURES} has type {features.dtype} and shape {features.shape}")
-        return _read_set(file, edges, features, counts, folder.name)
+        name = str(file.read("name", "U", 0)) if "name" in file else folder.name
+        graphs = _read_set(file, edges, features, counts, name)
+        return graphs if graphs.table.split.train.size else graphs.with_split(None)
 
 
 def _damaged(folder: Path, error: Exception) -> Exception:
@@ -152,15 +155,14 @@ def read_npz_graphs(path: Path, *, split: int | None = None) -> GraphSet:
         tags = file.read("node_tags", "iu", 1)[:, None] if "node_tags" in file else None
         values = file.read("tag_values", "iu", 1) if "tag_values" in file else None
         numbers = file.read("node_attributes", "f", 2) if "node_attributes" in file else None
-        if tags is not None and values is not None:
-            if not 0 <= tags.min() <= tags.max() < len(values):
-                raise ValueError("node_tags and tag_values do not match")
-            tags = values[tags]
+        known = tags is None or values is None or 0 <= tags.min() <= tags.max() < len(values)
+        if not known:
+            raise ValueError("node_tags and tag_values do not match")
         rows = [len(array) for array in (tags, numbers) if array is not None]
         if counts.sum(dtype=np.float64) > min(rows, default=MAX_NODES):
             raise ValueError("node_counts are too large")
         offsets = np.append(0, np.cumsum(counts))
-        features, names = tag_features(int(offsets[-1]), tags, numbers)
+        features, names = tag_features(int(offsets[-1]), tags, numbers, values)
         weights = file.read("edge_weights", "f", 1) if "edge_weights" in file else None
         pairs = np.column_stack([end + offsets[owner] for end in ends])
         block = Graph.from_edges(pairs, features, weights=weights)
@@ -168,18 +170,22 @@ def read_npz_graphs(path: Path, *, split: int | None = None) -> GraphSet:
 
 
 def tag_features(
-    nodes: int, tags: np.ndarray | None, numbers: np.ndarray | None
+    nodes: int,
+    tags: np.ndarray | None,
+    numbers: np.ndarray | None,
+    values: np.ndarray | None = None,
 ) -> tuple[Any, list[str]]:
     """X and its names: one-hot columns for every column of tags, then the numbers.
 
-    X is sparse where it has tags and more than ``MAX_DENSE`` values.
+    Tags are names or, with ``values``, the places of their names there. X is sparse where it has
+    tags and more than ``MAX_DENSE`` values.
     """
     columns: list[Any] = []
     names: list[str] = []
     for j, tag in enumerate([] if tags is None else tags.T):
-        values, codes = np.unique(tag, return_inverse=True)
-        columns.append(sp.eye_array(len(values), dtype=np.float32, format="csr")[codes])
-        names += [f"tag{j or ''}={value}" for value in values]
+        own, codes = np.unique(tag, return_inverse=True)
+        columns.append(sp.eye_array(len(own), dtype=np.float32, format="csr")[codes])
+        names += [f"tag{j or ''}={value}" for value in (own if values is None else values[own])]
     if numbers is not None:
         columns.append(numbers)
         names += [f"attribute{j}" for j in range(numbers.shape[1])]
@@ -259,7 +265,7 @@ def _read_set(
     row = np.where(known_labels(graphs.table.labels), parts[split or 0], len(PARTS))
     note = f"split {split or 0} of {name}"
     chosen = Split(*(np.flatnonzero(row == number) for number in range(len(PARTS))), note=note)
-    return graphs.with_split(chosen if any(chosen.sizes().values()) else None)
+    return graphs.with_split(chosen)
 
 
 def _counts(file: NpzFile, name: str) -> np.ndarray:

@@ -149,7 +149,7 @@ def load_graphs(
         )
     graphs = graphs.for_task(options.get("task"))
     graphs = graphs.with_split(_drawn(graphs.table.split, graphs.table.labels, seed))
-    warn_of_unused_seed(graphs.table.split, seed, graphs.name)
+    warn_of_unused_seed(graphs.table, seed)
     return graphs
 
 

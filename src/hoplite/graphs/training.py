@@ -232,7 +232,7 @@ def candidates_of(grid: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any]) -
         own = {name: _values(value) for name, value in entry.items() if name != "model"}
         if wrong := {*own} - {*names}:
             raise _unknown_setting(min(wrong), {family.name: names})
-        own |= {name: [value] for name, value in used.items()}
+        own |= {name: _values(value) for name, value in used.items()}
         candidates += [
             Candidate(family.name, family.Settings(**dict(zip(own, values, strict=True))))
             for values in itertools.product(*own.values())

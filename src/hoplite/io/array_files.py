@@ -138,6 +138,7 @@ class NpyRows:
         self._path = path
         with open_regular(path) as file:
             self.dtype, self.shape, fortran = read_header(file)
+            self._identity = _identity(file)
             if not self.shape or fortran or self.dtype.kind not in "biuf":
                 raise ValueError("it does not contain rows of numbers")
             self._start = file.tell()
@@ -155,6 +156,8 @@ class NpyRows:
             raise ValueError(f"it has {len(self):,} rows, but {start:,} to {stop:,} were requested")
         row = math.prod(self.shape[1:])
         with open_regular(self._path) as file:
+            if _identity(file) != self._identity:
+                raise ValueError("it was replaced")
             file.seek(self._start + start * row * self.dtype.itemsize)
             numbers = np.fromfile(file, self.dtype, (stop - start) * row)
         if numbers.size < (stop - start) * row:
@@ -164,6 +167,12 @@ class NpyRows:
     def pick(self, rows: np.ndarray) -> np.ndarray:
         """Some rows, through a map of the file, which brings in only their pages."""
         return np.asarray(np.memmap(self._path, self.dtype, "r", self._start, self.shape)[rows])
+
+
+def _identity(file: BinaryIO) -> tuple[int, ...]:
+    """What another file in the place of this one differs in."""
+    facts = os.fstat(file.fileno())
+    return facts.st_dev, facts.st_ino, facts.st_mtime_ns
 
 
 def _write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> int:

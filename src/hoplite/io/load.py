@@ -167,7 +167,7 @@ def load(
                 f"folder or file, {KNOWN}; for whole graphs, use hoplite.train_graphs."
             )
         graph = graph.for_task(options.get("task"))
-        warn_of_unused_seed(graph.split, seed, graph.name)
+        warn_of_unused_seed(graph, seed)
         return graph
     TableOptions.check_names(options, signature(load).parameters)
     if structural is None:  # those of a model
@@ -179,7 +179,7 @@ def load(
         graph = graph.with_loop_weight(prepare.loop_weight or graph.loop_weight)
         graph = with_log_degree(graph, degrees)
     graph = graph.for_task(options.get("task"))
-    warn_of_unused_seed(graph.split, seed, graph.name)
+    warn_of_unused_seed(graph, seed)
     return graph
 
 

@@ -190,14 +190,19 @@ def masked_split(
     return Split(*parts, note=f"{note}, split {column} of 0 to {count - 1}" if count > 1 else note)
 
 
-def warn_of_unused_seed(split: Split, seed: int | None, name: str) -> None:
-    """Warn that ``seed`` is given for the data ``name``, whose ``split`` is not drawn with it.
+def warn_of_unused_seed(data: Any, seed: int | None) -> None:
+    """Warn that ``seed`` is given for ``data`` whose split is not drawn with it.
 
-    >>> warn_of_unused_seed(Split([0], seed=3), 3, "club")
+    >>> import hoplite
+    >>> warn_of_unused_seed(hoplite.load("cora"), None)
     """
-    if seed is not None and split.seed != seed:
-        own = f"has its own split ({split.description})" if split.train.size else "has no labels"
-        warn(f"{option_name('seed', seed)} has no effect, because {name} {own}; leave it out.")
+    if seed is None or (split := data.split).seed == seed:
+        return
+    if split.train.size:
+        own = f"its own split ({split.description})" if split.description else "its own split"
+    else:
+        own = "no training nodes" if known_labels(data.labels).any() else "no labels"
+    warn(f"{option_name('seed', seed)} has no effect, because {data.name} has {own}; leave it out.")
 
 
 def refuse_split(source: Any, split: int | None) -> None:

@@ -317,8 +317,8 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
     """The columns that are features: all but the special ones, or those that were asked for."""
     options = prepare.options
     names = [name for name in nodes.names if name not in (options.id, options.label, "split")]
-    only = options.only or names
-    kept = [name for name in names if name in only and name not in options.drop]
+    wanted = {*(options.only or names)} - {*options.drop}
+    kept = [name for name in names if name in wanted]
     if prepare.columns is not None:  # another table may lack what is not used
         return kept
     for option, allowed in (("drop", nodes.names), ("only", names), ("text", kept)):
@@ -326,8 +326,8 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
             if name not in allowed:
                 raise DatasetError(
                     f"{option_name(option)} contains {name!r}, which is not a feature "
-                    f"column of {nodes.label}; choose from {some_of(names, 20)}."
-                    f"{nearest_hint(name, names)}"
+                    f"column of {nodes.label}; choose from {some_of(allowed, 20)}."
+                    f"{nearest_hint(name, allowed)}"
                 )
     return kept
 

@@ -109,7 +109,7 @@ class Model(ABC):
     def expected(
         self, saved: dict[str, tuple[int, ...]], num_nodes: int
     ) -> dict[str, tuple[int, ...]]:
-        """The shapes that saved weights must have where those of ``found`` were read.
+        """The shapes that saved weights must have where those of ``saved`` were read.
 
         ``num_nodes`` is that of its graph, where its weights belong to nodes.
         """
@@ -137,6 +137,8 @@ def build_model(
 
     ConfigError if the graph has ``relations`` and the model does not know what to do with them.
     """
+    if not isinstance(config, ModelConfig):
+        raise ConfigError(f"has type {type(config).__name__}; pass model_config(...).", "config")
     kind = config.kind
     if relations and not kind.takes_relations:
         raise ConfigError(

@@ -15,8 +15,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
 from hoplite.bases import find_basis
-from hoplite.config import GROUPS, Checked, TrainingConfig, flag_setting
-from hoplite.errors import ConfigError, nearest_hint
+from hoplite.config import FAMILIES, GROUPS, Checked, TrainingConfig, flag_setting
+from hoplite.errors import ConfigError, nearest_hint, option_name, worded
 from hoplite.formatting import listing
 from hoplite.preparation import TableOptions
 
@@ -296,8 +296,8 @@ def find_model(name: str | type) -> type[Model]:
         )
     if name == AUTO:
         raise ConfigError(
-            "is 'auto', which chooses a model; use `hoplite train --model auto` or "
-            "hoplite.auto(...), or pass a model.",
+            f"is 'auto'; only {worded('hoplite.auto(graph)', '`hoplite train`')} chooses a "
+            "model, so name one here.",
             "model",
         )
     if ":" in name:
@@ -305,9 +305,11 @@ def find_model(name: str | type) -> type[Model]:
         return known.get(name) or _register(_load(EntryPoint(name, name, GROUP)))
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
-        names = [*MODELS, *entries, AUTO]
+        names = [*MODELS, *entries]
+        what = ", which is for sets of graphs; for nodes" if name in FAMILIES else ";"
         raise ConfigError(
-            f"is {name!r}; it must be one of {', '.join(names)}.{nearest_hint(name, names)}",
+            f"is {name!r}{what} it must be one of {', '.join(names)}."
+            f"{nearest_hint(name, [*names, AUTO])}",
             "model",
         )
     model = _register(_load(entries[name]))
@@ -408,7 +410,7 @@ def own_options(model: str | type, options: Mapping[str, Any]) -> dict[str, Any]
             )
         if name not in known:
             hint = nearest_hint(name, [*known, *ARGUMENTS])
-            raise ConfigError(f"{name!r} is not an option of train.{hint}")
+            raise ConfigError(f"{name!r} is not an option of models or of training.{hint}")
         if name not in own and value != known[name].default:
             known[name].metadata["check"](name, value)
             raise ConfigError(
@@ -437,7 +439,9 @@ def _preset(kind: type[Model], options: Mapping[str, Any]) -> dict[str, Any]:
     """The values of settings that ``options`` leave out, where they are not those of all models."""
     if options.get("preset") == "authors":
         if not kind.authors:
-            raise ConfigError(f"is 'authors', but {kind.name} has no such preset.", "preset")
+            raise ConfigError(
+                f"is 'authors', but {kind.name} has no such preset; use default or paper.", "preset"
+            )
         return kind.authors
     return kind.paper if takes_steps(kind, options) else kind.defaults
 
@@ -453,6 +457,21 @@ def takes_steps(kind: type[Model], options: Mapping[str, Any]) -> bool:
     solved = kind.defaults.get("optimizer") == "path"
     asked = "adam" if options.keys() & OF_STEPS or options.get("standardize") else "path"
     return solved and options.get("optimizer", asked) != "path"
+
+
+def switch_note(kind: type[Model], options: Mapping[str, Any]) -> str | None:
+    """That an option selects Adam with other defaults, if nothing else asks for them.
+
+    >>> switch_note(find_model("sgc"), {"epochs": 3, "dropout": 0.2})
+    'dropout= selects Adam, with other defaults: hops 10 (not 2), bias False (not True).'
+    """
+    if {"preset", "optimizer"} & options.keys() or not takes_steps(kind, options):
+        return None
+    solved, steps = model_defaults(kind.name), model_defaults(kind.name, options)
+    names = [n for n in ("hops", "bias", "dropout") if n not in options and steps[n] != solved[n]]
+    values = ", ".join(f"{name} {steps[name]} (not {solved[name]})" for name in names)
+    asked = option_name(min(options.keys() & OF_STEPS, default="standardize"))
+    return f"{asked} selects Adam, with other defaults: {values}." if names else None
 
 
 def default_options(options: Mapping[str, Any], *, tables: bool) -> tuple[str, dict[str, Any]]:

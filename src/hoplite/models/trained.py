@@ -597,6 +597,12 @@ class TrainedModel:
 SAVED = {field.name for field in fields(ModelFile)} & {field.name for field in fields(TrainedModel)}
 
 
+def check_trained(model: Any) -> None:
+    """ConfigError unless ``model`` is a TrainedModel; a result of a training has one."""
+    if not isinstance(model, TrainedModel):
+        raise ConfigError(f"has type {type(model).__name__}; pass result.model.", "model")
+
+
 def split_facts(split: Split) -> dict[str, Any]:
     """What identifies the split of a training: the sizes of its parts, its note and its seed.
 

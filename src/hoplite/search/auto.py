@@ -16,10 +16,6 @@ The candidates are a TOML file of tables, each a model with values of its settin
 
 A table is the product of its lists, the last key varying fastest, and belongs to a ``family``, by
 default its model. Keys are the options of ``train``.
-
-Gradient boosting is a rival that is reported, never saved. It has the features of every hop side by
-side, [X | R X | R^2 X] with R = D^-1 A, n x 3 d, and the same validation nodes or folds as the
-linear models. It may find what no linear model can, such as thresholds and products of columns.
 """
 
 from __future__ import annotations
@@ -39,10 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from hoplite.engine.evaluation import side_by_side
-from hoplite.engine.propagation import Propagation
 from hoplite.errors import (
     ConfigError,
     GridError,
@@ -53,7 +46,7 @@ from hoplite.errors import (
 )
 from hoplite.files import without_nan
 from hoplite.formatting import Described, Description, Table
-from hoplite.graph import Graph, Split
+from hoplite.graph import Graph
 from hoplite.labels import AUTO
 from hoplite.models import all_settings, build_model, find_model, split_options
 from hoplite.models.saved import CHOICE, check_target
@@ -61,7 +54,9 @@ from hoplite.models.settings import TABLE_OPTIONS
 from hoplite.models.trained import TrainedModel
 from hoplite.progress import steps_bar, watched
 from hoplite.search.results import TOP, format_spread
+from hoplite.search.rival import boosted_outputs
 from hoplite.search.run import check_comparable, check_split, file_facts, full_options
+from hoplite.search.sample import sample
 from hoplite.search.space import (
     list_products,
     parse_toml,
@@ -84,7 +79,6 @@ from hoplite.training.comparison import (
     standard_error,
     with_default_model,
 )
-from hoplite.training.fit import fold_numbers
 from hoplite.training.results import TrainingResult, as_seeds, train
 from hoplite.training.runs import OutOfTimeError, time_limit
 from hoplite.training.scoring import Scored, ScoredRun, with_test_scores
@@ -92,18 +86,12 @@ from hoplite.training.scoring import Scored, ScoredRun, with_test_scores
 log = logging.getLogger("hoplite.search")
 
 BUDGET = "60s"
-TRIALS_SHARE, RIVAL_SHARE = 0.6, 0.1  # of the budget; what is left is for the last training
-SAMPLED_SHARE = 0.35  # for the trials on a sample: the last training takes much longer
-MAX_LABELS = 10_000  # of data that candidates are tried on; of more a sample:
-SAMPLE_LABELS, SAMPLE_COLUMNS = 2_000, 250
-VALIDATION_SHARE = 0.2  # of a sample without validation nodes
+TRIALS_SHARE, RIVAL_SHARE = 0.6, 0.1  # of the time after reading; the last training has the rest
+SAMPLED_SHARE = 0.25  # for the trials on a sample: the last training takes much longer
+LAST_SHARE = 0.95  # the last training ends then, as its model is still to be scored and saved
+MIN_SHARE = 0.2  # of the budget that is left after reading, at least
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 RIVAL = "gradient boosting"
-HOPS = 2
-MAX_COLUMNS = 100  # of X: the most frequent ones of more
-ITERATIONS = 200  # at most
-TREES = 20  # between two looks at the validation nodes; an iteration has one for each class
-FLOOR = 1e-6  # of probabilities: their logarithm is an output
 
 Report = Callable[[str, float], None]
 
@@ -176,7 +164,8 @@ def check_fixed(fixed: Mapping[str, Any]) -> None:
     known = all_settings()
     for name, value in fixed.items():
         if name not in known:
-            raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
+            hint = nearest_hint(name, known)
+            raise ConfigError(f"{name!r} is not an option of models or of training.{hint}")
         known[name].metadata["check"](name, value)
 
 
@@ -249,8 +238,8 @@ def parse_trials(value: Any) -> int | list[int]:
     numbers = [int(part) for part in match[0].split(",") if part] if match else [0]
     if min(numbers) < 1:
         raise ConfigError(
-            f"is {value!r}; it must be the number of candidates to try, e.g. 12, or a list "
-            "of them, e.g. 1,2,5.",
+            f"is {value!r}; it must be a number of candidates to try, e.g. 12, or the "
+            "candidates' own numbers, e.g. 1,2,5.",
             "trials",
         )
     return numbers if "," in str(value) else numbers[0]
@@ -394,7 +383,7 @@ def auto(
     ----------
     data : Graph, path, or whatever else :func:`hoplite.train` accepts, except a hop store
         Without validation nodes, folds of the training nodes choose. With more than 10,000 labels,
-        candidates are tried on 2,000 of them, with the 250 most frequent columns.
+        candidates are tried on a part of the graph, with the 100 most frequent columns.
     budget : str or float, default "60s"
         Time budget, such as "60s", "5m" or a number of seconds.
     trials : int or str, optional
@@ -428,7 +417,7 @@ def auto(
         raise ConfigError(
             f"is {budget!r} and trials is {trials!r}; pass only one of them.", "budget"
         )
-    wanted = None if trials is None else parse_trials(trials)
+    started, wanted = time.monotonic(), None if trials is None else parse_trials(trials)
     seconds = parse_seconds(BUDGET if budget is None else budget) if trials is None else None
     folder = None if out is None else Path(out) / CHOICE
     if out is not None and folder is not None:
@@ -438,6 +427,8 @@ def auto(
     opened, _, defaults = with_default_model(open_data(data, task=task), None, {})
     graph = opened.in_memory()
     check_split(graph)
+    if seconds is not None:  # reading is part of it
+        seconds = max(MIN_SHARE * seconds, seconds - (time.monotonic() - started))
     threshold = {name: value for name, value in defaults.items() if name == "threshold"}
     listed, left_out = list_candidates(candidates, threshold | options, graph)
     if wanted is not None:
@@ -491,9 +482,7 @@ class _Choice:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HopliteWarning)  # of classes: it was given before
             self.small, self.columns = sample(graph, seeds[0])
-        parts = graph.split, self.small.split
-        labels, tried = (part.train.size + part.val.size for part in parts)
-        self.sampled = tried < labels
+        self.sampled = self.columns is not None
         self.share = SAMPLED_SHARE if self.sampled else TRIALS_SHARE
         self.results: dict[int, TrainingResult] = {}  # of this process, by position
         self.config = split_options(candidates[0].model, candidates[0].options)[1]
@@ -520,25 +509,25 @@ class _Choice:
 
     def result(self, left_out: list[str]) -> AutoResult:
         """Try, decide, train."""
-        tried, rival = self.trials()
-        chosen, best = decide(tried)
-        why, order = (
-            _why(chosen, best, len(tried), self.monitor),
-            sorted(tried, key=lambda one: -one.rank),
-        )
-        larger = [one for one in order if one.learned > chosen.learned and one.ranks]
-        first, (chosen, trained) = chosen, self.last_training(chosen, larger[0] if larger else None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HopliteWarning)  # of classes that a sample lacks
+            tried, rival = self.trials()
+        first, best = decide(tried)
+        order = sorted(tried, key=lambda one: -one.rank)
+        why = _why(first, best, len(tried), self.monitor)
+        chosen, trained = self.last_training(first, tried)
         if chosen is not first:
             why = (
-                f"{chosen} was chosen: on all data it is better than {first}, which has fewer "
-                "parameters."
+                f"{chosen}, a default of train, was chosen: on all data it is better than {first}."
             )
+        advice = self._advice(tried, best, rival)
+        self.resample(trained)
         return AutoResult(
             trained=trained,
             chosen=dataclasses.replace(chosen, chosen=True),
             candidates=[dataclasses.replace(one, chosen=one is chosen) for one in order],
             why=why,
-            advice=self._advice(tried, best, rival),
+            advice=advice,
             rival=rival,
             monitor=self.monitor,
             budget=self.budget,
@@ -616,13 +605,13 @@ class _Choice:
         return rival
 
     def last_training(
-        self, chosen: Candidate, larger: Candidate | None
+        self, chosen: Candidate, tried: list[Candidate]
     ) -> tuple[Candidate, TrainingResult]:
         """The chosen one on all data with all seeds, or with what the budget leaves time for.
 
         The model of the trial is the answer where nothing else would be learned, or in time. After
-        trials on a sample the best one that learns more numbers is trained on all data first, as
-        more can be learned from more labels; the better one of the two there is the answer.
+        trials on a sample the largest default of ``train`` is trained on all data first, as more
+        can be learned from more labels; the better one of the two there is the answer.
         """
         _, config = split_options(chosen.model, chosen.options)
         known, seeds = self.results.get(chosen.position), self.seeds
@@ -633,13 +622,16 @@ class _Choice:
             seeds = seeds[: 1 if self.sampled else max(1, affordable)]
             if len(seeds) < len(self.seeds):
                 self.notes.append(f"the chosen model was trained with {plural(len(seeds), 'seed')}")
-        finalists = [larger, chosen] if self.sampled and larger is not None else [chosen]
+        defaults = [one for one in tried if self.sampled and one.default and one.ranks]
+        larger = max(defaults, key=lambda one: one.learned, default=chosen)
+        finalists = [chosen] if larger is chosen else [larger, chosen]
         done: list[tuple[Candidate, TrainingResult]] = []
         if self.sampled or len(seeds) > 1 or config.refit or known is None:
             for one in finalists:
                 self.report(f"{one}, all data", 1.0)
+                last = known is None and not done and one is chosen
+                limit = math.inf if last else self.left(LAST_SHARE)
                 try:
-                    limit = math.inf if known is None and not done else self.left()
                     with time_limit(limit, keep_best=True):
                         result = train(self.graph, one.model, seeds=seeds, **one.options)
                     done.append((one, result))
@@ -658,6 +650,14 @@ class _Choice:
         run = pair[1].best_run
         comparison = dataclasses.replace(self.comparison, data=self.graph)
         return comparison.judged(pair[0], run.task, *run.outputs["val"]).rank
+
+    def resample(self, result: TrainingResult) -> None:
+        """Find the intervals of the scores, which takes long for many classes, if there is time."""
+        try:
+            with time_limit(self.left()):
+                result.intervals(result.judged_part)
+        except OutOfTimeError:
+            self.notes.append("there was no time for intervals of the scores")
 
     def _advice(
         self, tried: list[Candidate], best: Candidate, rival: Candidate | None
@@ -685,13 +685,15 @@ class _Choice:
         own = columns < self.graph.num_features - len(log_degrees_of(self.graph))
         if own.all():
             return True
-        graph = self.small.with_features(self.small.features[:, own])
         again = dataclasses.replace(alone, ranks=())
+
+        def train_without() -> ScoredRun:
+            graph = self.small.with_features(self.small.features[:, own])
+            return self._train_on(graph, alone).best_run
+
         try:
             with time_limit(self.left(), keep_best=True):
-                again, _ = self.comparison.attempt(
-                    again, lambda: self._train_on(graph, alone).best_run
-                )
+                again, _ = self.comparison.attempt(again, train_without)
         except OutOfTimeError:
             return False
         return as_good(again, best)
@@ -727,98 +729,3 @@ def _why(chosen: Candidate, best: Candidate, count: int, monitor: Metric) -> str
         f"is simpler: it has {chosen.learned:,} parameters and {plural(chosen.hops, 'hop')}, the "
         f"best has {best.learned:,} and {best.hops}."
     )
-
-
-def sample(graph: Graph, seed: int) -> tuple[Graph, np.ndarray | None]:
-    """What candidates are tried on: ``graph`` without test nodes, a part of it if it is large.
-
-    Of more than 10,000 labels these are 2,000, a fifth of which validates, and the 250 most
-    frequent columns, which are the second value if there are more.
-    """
-    split, rng = graph.split, np.random.default_rng(seed)
-    train, val = split.train, split.val
-    if train.size + val.size <= MAX_LABELS:
-        return graph.with_split(Split(train, val)), None
-    held = int(VALIDATION_SHARE * SAMPLE_LABELS)
-    train = rng.permutation(train)
-    val = rng.permutation(val)[:held] if val.size else train[-held:]
-    graph = graph.with_split(Split(train[: SAMPLE_LABELS - held], val))
-    columns = most_frequent(graph, SAMPLE_COLUMNS)
-    if len(columns) == graph.num_features:
-        return graph, None
-    return graph.with_features(graph.features[:, columns]), columns
-
-
-def most_frequent(graph: Graph, count: int) -> np.ndarray:
-    """The ``count`` columns of X that most nodes have, in their order; all if there are fewer."""
-    features: Any = graph.features
-    if graph.num_features <= count:
-        return np.arange(graph.num_features)
-    sparse = features if sp.issparse(features) else sp.csr_array(features)
-    counts = np.bincount(sparse.indices, minlength=graph.num_features)
-    return np.sort(np.argsort(-counts, kind="stable")[:count])
-
-
-def boosted_outputs(
-    graph: Graph, task: Task, folds: int, seed: int, seconds: float
-) -> np.ndarray | None:
-    """Outputs of gradient boosting for the validation nodes, or out of fold, as those of a model.
-
-    Parameters
-    ----------
-    graph : Graph
-        With one class, or one number, for each node.
-    task : Task
-        Fitted to its training labels.
-    folds, seed : int
-        Of the cross-validation of linear models, where there are no validation nodes.
-    seconds : float
-        It ends after about this time, with the iterations that it had time for.
-
-    Returns
-    -------
-    ndarray or None
-        (nodes, m), of the number of iterations with the lowest loss; None if there was no time.
-    """
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    from threadpoolctl import threadpool_limits
-
-    end, split = time.monotonic() + seconds, graph.split
-    reduced = graph.with_features(graph.features[:, most_frequent(graph, MAX_COLUMNS)])
-    nodes = np.concatenate([split.train, split.val])
-    source = Propagation(reduced, "random_walk", "monomial", HOPS)
-    rows, values = side_by_side(source.hop_features(nodes)), np.asarray(graph.labels)[nodes]
-    held = np.arange(len(nodes)) >= len(split.train)
-    parts = [held]
-    if not split.val.size:
-        held, numbers = ~held, fold_numbers(values, folds, seed)
-        parts = [numbers == fold for fold in np.unique(numbers)]
-    family = HistGradientBoostingClassifier if task.exclusive else HistGradientBoostingRegressor
-    settings = {"warm_start": True, "early_stopping": False, "random_state": seed}
-    models, width = [family(**settings) for _ in parts], max(len(graph.class_names), 1)
-    targets = task.targets(values[held], width)
-    best, lowest, step = None, np.inf, max(1, TREES // width)
-    with threadpool_limits(1, user_api="openmp"):  # several wait for each other on a busy machine
-        for iterations in range(step, ITERATIONS + 1, step):
-            outputs = np.full((len(nodes), width), np.log(FLOOR))
-            for model, part in zip(models, parts, strict=True):
-                if time.monotonic() > end:
-                    return best
-                model.set_params(max_iter=iterations).fit(rows[~part], values[~part])
-                outputs[part] = _outputs(model, rows[part], outputs[part], task)
-            loss = task.loss(outputs[held], targets)
-            if loss >= lowest:
-                break
-            best, lowest = outputs[held], loss
-    return best
-
-
-def _outputs(model: Any, rows: np.ndarray, outputs: np.ndarray, task: Task) -> np.ndarray:
-    """``outputs`` (rows, m) with those of a fitted ``model``; classes it has not seen stay."""
-    if not task.exclusive:
-        return task.targets(model.predict(rows), 1)[:, None]
-    chances = model.predict_proba(rows)[
-        :, : len(model.classes_)
-    ]  # of one class, it has two columns
-    outputs[:, model.classes_] = np.log(np.maximum(chances, FLOOR))
-    return outputs

@@ -432,7 +432,8 @@ class SearchResult(Described, Scored):
     def __repr__(self) -> str:
         best = ", ".join(f"{name} {self.best.options[name]}" for name in self.varied)
         biased = ", biased" if self.protocol == "test" else ""
-        return f"SearchResult({self.name} on {self.graph.name}, best: {best}{biased})"
+        best = f"best: {best}" if best else "1 configuration"
+        return f"SearchResult({self.name} on {self.graph.name}, {best}{biased})"
 
     def _describe(self) -> Description:
         varied, what, summary = self.varied, title_of(self.task.score.name), self.summary()

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.config import PROTOCOLS, TrainingConfig, check_number
-from hoplite.errors import ConfigError, GraphError, GridError, check_choice, option_name
+from hoplite.config import GRIDS, PROTOCOLS, TrainingConfig, check_number
+from hoplite.errors import ConfigError, GraphError, GridError, check_choice, option_name, warn
 from hoplite.formatting import printable
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
@@ -112,7 +112,8 @@ def search(
     progress : bool or callable
         True for a bar; or called with a :class:`SearchProgress`.
     **options
-        Settings of the model and of training that hold for all configurations.
+        Settings of the model and of training that hold for all configurations, whatever the grid
+        says.
 
     Returns
     -------
@@ -158,6 +159,9 @@ def search(
         else:
             configurations = space.sample(dataset, name, samples, sample_seed, options)
         configurations = _checked(graph, name, configurations, protocol)
+        own = () if grid in GRIDS else space.sections.get("any", ())  # Hoplite's are for everybody
+        for option in sorted(options.keys() & own):
+            warn(f"{option_name(option, options[option])} replaces the values of the grid.")
         screen = space.screen(dataset, name, options)
         cut = space.cut(dataset, name, options)
         address = address_of(family)

@@ -156,7 +156,7 @@ class Space:
         generator = np.random.default_rng(int(seed))
         branches = self._branches(dataset, model, fixed)
         if _size(branches) <= MAX_CONFIGURATIONS and not any(map(_distributions, branches)):
-            products = list_products(branches, self.name)
+            products = list_products(branches, f"grid {self.name}")
             order = generator.permutation(len(products))[:count]
             return self._checked(dataset, model, fixed, [products[i] for i in order])
         drawn: dict[str, dict[str, Any]] = {}
@@ -321,7 +321,7 @@ def read_space(source: Any) -> Space:
         listed = {
             k: np.array(v).tolist() if isinstance(v, sequences) else v for k, v in source.items()
         }
-        return Space("grid", {"any": _read_section(listed, "grid [any]", MODELS)})
+        return Space("of options", {"any": _read_section(listed, "grid [any]", MODELS)})
     if source in GRIDS:
         return parse_space(read_grid(str(source)), str(source))
     return parse_space(read_text("grid", source, GRIDS), str(source))
@@ -428,9 +428,13 @@ def _read_section(table: dict[str, Any], where: str, below: Collection[str]) -> 
 def check_option(name: str, where: str) -> None:
     """Raise GridError unless ``name`` is a setting of a model or of its training."""
     known = all_settings()
+    if name in ("model", "seeds", "task"):
+        raise GridError(f"{where}: {name!r} is set for the whole search; leave it out.")
     if name not in known:
-        reason = "is set for the whole search" if name == "model" else "is not an option"
-        raise GridError(f"{where}: {name!r} {reason}; leave it out.{nearest_hint(name, known)}")
+        hint = nearest_hint(name, known)
+        raise GridError(
+            f"{where}: {name!r} is not an option{f'.{hint}' if hint else '; leave it out.'}"
+        )
 
 
 def read_dimension(name: str, value: Any, where: str) -> Dimension:

@@ -73,7 +73,7 @@ def open_data(
         options |= {"split": split, "structural": structural, "link": link}
         return load(source, seed=seed, prepare=prepare, **options)
     _refuse(name, {"split": split, "structural": structural, "link": link or None} | options)
-    warn_of_unused_seed(data.split, seed, data.name)
+    warn_of_unused_seed(data, seed)
     return _for_task(data, task)
 
 
@@ -126,7 +126,7 @@ def opened_graph(
         _refuse(source, {name: value for name, value in options.items() if name != "prepare"})
         graph = DiskGraph(folder)
         _for_task(graph, check_task(options.get("task")))
-        warn_of_unused_seed(graph.split, seed, graph.name)
+        warn_of_unused_seed(graph, seed)
         yield graph, False
     elif large_tables(source, budget, options):
         if options.get("structural") is not None:
@@ -150,7 +150,7 @@ def opened_graph(
         )
         release_memory()
         graph = DiskGraph(out / GRAPH)
-        warn_of_unused_seed(graph.split, seed, graph.name)
+        warn_of_unused_seed(graph, seed)
         yield graph, False
     else:
         report(f"loading {source}", 0.0)

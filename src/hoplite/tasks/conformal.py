@@ -153,7 +153,7 @@ class FoldModels:
     def shapes(
         own: Mapping[str, tuple[int, ...]], saved: Mapping[str, tuple[int, ...]]
     ) -> dict[str, tuple[int, ...]]:
-        """Of :meth:`arrays`, for weights of the shapes ``own`` in a file that has ``found``."""
+        """Of :meth:`arrays`, for weights of the shapes ``own`` in a file that has ``saved``."""
         if NODES not in saved:
             return {}
         folds = range((len(saved) - len(own) - 1) // len(own))

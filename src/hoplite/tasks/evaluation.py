@@ -196,12 +196,20 @@ def curve_areas(inside: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
     p, n = int(inside.sum()), len(inside)
     if p in (0, n):
         return np.nan, np.nan
-    _, which, counts = np.unique(-scores, return_inverse=True, return_counts=True)
-    hits = np.bincount(which, inside)
-    others = counts - hits
-    below = (n - p) - others.cumsum()
+    order = np.argsort(-scores)
+    falling = scores[order]
+    taken = np.append(np.flatnonzero(falling[1:] != falling[:-1]) + 1, n)  # with score >= t
+    inside_taken = inside[order].cumsum()[taken - 1]
+    hits = np.diff(inside_taken, prepend=0)
+    others = np.diff(taken, prepend=0) - hits
+    below = (n - p) - (taken - inside_taken)
     roc = (hits * (others / 2 + below)).sum() / (p * (n - p))
-    return float(roc), float((hits * hits.cumsum() / counts.cumsum()).sum() / p)
+    return float(roc), float((hits * inside_taken / taken).sum() / p)
+
+
+def mean_area(name: str, inside: np.ndarray, scores: np.ndarray) -> float:
+    """The mean over columns (n, m) of the area under a curve; NaN if none has one."""
+    return _mean_of_known(_areas(inside, scores)[name])
 
 
 CURVES = ("roc_auc", "average_precision")

@@ -19,8 +19,8 @@ from hoplite.tasks.evaluation import (
     Evaluation,
     best_temperature,
     best_threshold,
-    curve_areas,
     evaluate_classes,
+    mean_area,
 )
 from hoplite.tasks.losses import count_right, softmax, softmax_cross_entropy
 
@@ -234,11 +234,11 @@ class Multiclass(Task):
         return evaluate_classes(labels, self.link(logits), predicted, names, self.positive)
 
     def figure(self, name: str, labels: np.ndarray, logits: np.ndarray) -> float:
-        if name == "accuracy":  # far quicker than an evaluation, as is the curve of one class
+        if name == "accuracy":  # far quicker than an evaluation, as are curves
             return float(np.mean(labels == self.predict(logits)))
-        if name in CURVES and self.positive is not None:
-            areas = curve_areas(labels == self.positive, self.link(logits)[:, self.positive])
-            return areas[CURVES.index(name)]
+        if name in CURVES:
+            classes = np.arange(logits.shape[1]) if self.positive is None else [self.positive]
+            return mean_area(name, labels[:, None] == classes, self.link(logits)[:, classes])
         return super().figure(name, labels, logits)
 
     def baseline(self, labels: np.ndarray, names: Sequence[str]) -> Evaluation:

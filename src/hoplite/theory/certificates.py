@@ -37,8 +37,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -50,12 +50,12 @@ from scipy.special import entr, gammaln, log_softmax, ndtr, softmax
 
 from hoplite.config import TrainingConfig, check_number
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning, plural
+from hoplite.errors import ConfigError, GraphError, HopliteError, plural, warn
 from hoplite.graph import Graph, Split
 from hoplite.io.convert import converted
 from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
-from hoplite.models.trained import LEARNED_FROM, TrainedModel, learned_nodes
+from hoplite.models.trained import LEARNED_FROM, TrainedModel, check_trained, learned_nodes
 from hoplite.training.results import train
 
 ROUNDING = 1e-6  # by which computed probabilities are taken for larger than they are
@@ -194,8 +194,9 @@ def certify(
     Warns
     -----
     HopliteWarning
-        If all classes have as many training nodes, but not as many nodes: such a split is not a
-        random draw.
+        If all classes have equally many training nodes, but not equally many nodes: such a split is
+        not a random draw, so there is no PAC-Bayes certificate, and the other one requires that the
+        test nodes are a random draw from the nodes that are not for training or validation.
 
     Examples
     --------
@@ -209,17 +210,24 @@ def certify(
     (100, 100, True)
     """
     check_number("confidence", confidence, 0, 1, open_ends="lm")
+    check_trained(model)
     graph: Graph = converted(data, prepare=model).in_memory()
     if not model.task.exclusive:
         raise ConfigError(
             "certificates require one class per node, but the model is for "
             f"{model.task.labels.task}."
         )
-    _check_draw(model, graph)
     certificates: dict[str, Any] = {"holdout": None, "pac_bayes": None}
     refusals: dict[str, str] = {}
-    pac_bayes = partial(pac_bayes_certificate, seed=seed)
-    for name, method in zip(certificates, (holdout_certificate, pac_bayes), strict=True):
+    methods: dict[str, Callable[..., Certificate]] = {"holdout": holdout_certificate}
+    if _is_balanced(model, graph):
+        refusals["pac_bayes"] = (
+            "all classes have equally many training nodes, but not equally many nodes, so the "
+            "split is not a random draw from all nodes."
+        )
+    else:
+        methods["pac_bayes"] = partial(pac_bayes_certificate, seed=seed)
+    for name, method in methods.items():
         try:
             certificates[name] = method(model, graph, 1 - confidence)
         except HopliteError as error:
@@ -228,6 +236,11 @@ def certify(
         raise GraphError(
             f"no certificate is possible. From the test nodes: {refusals['holdout']} PAC-Bayes: "
             f"{refusals['pac_bayes']}"
+        )
+    if certificates["holdout"] is not None and "pac_bayes" not in methods:
+        warn(
+            "the bound from test nodes holds only if they are a random draw from all nodes that "
+            "are not for training or validation; the training nodes are no random draw."
         )
     return Certificates(**certificates, refusals=refusals)
 
@@ -388,21 +401,13 @@ def _entropy(share: Any) -> Any:
     return entr(share) + entr(np.maximum(1 - share, 0))
 
 
-def _check_draw(model: TrainedModel, graph: Graph) -> None:
-    """Warn if the training nodes are balanced where the others are not."""
+def _is_balanced(model: TrainedModel, graph: Graph) -> bool:
+    """Whether the training nodes are balanced where the others are not: no random draw is."""
     labels = labels_in(graph, model.class_names)
     others = np.setdiff1d(np.flatnonzero(labels >= 0), graph.split.train)
     drawn = np.bincount(labels[graph.split.train], minlength=model.num_classes)
     left = np.bincount(labels[others], minlength=model.num_classes)
-    if drawn.max() <= 1.05 * drawn.min() and left.max() > 1.2 * left.min():
-        warnings.warn(
-            "all classes have equally many training nodes, but not equally many nodes, so the "
-            "split is not a random draw from all nodes: the PAC-Bayes bound does not hold, and the "
-            "bound from test nodes holds only if they are a random draw from all nodes that are "
-            "not for training or validation.",
-            HopliteWarning,
-            stacklevel=3,
-        )
+    return bool(drawn.max() <= 1.05 * drawn.min() and left.max() > 1.2 * left.min())
 
 
 def _unlabelled(split: Split, nodes: int) -> np.ndarray:

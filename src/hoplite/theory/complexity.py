@@ -2,7 +2,7 @@
 
 g_i: (L, d) is the i-th hop's features on the nodes, already times the largest coefficient, so the
 sum is the supremum over all coefficients. h_f(eps) below is the sum for one feature. Here are upper
-bounds of it, with proofs in docs/theory.md under the functions' names, and the value itself: the
+bounds on it, with proofs in docs/theory.md under the functions' names, and the value itself: the
 mean over signs, drawn or all of them. At the end: what is lost when EGC's series is cut.
 """
 
@@ -21,6 +21,7 @@ from scipy.special import logsumexp
 from hoplite.config import MAX_HOPS, check_hops, check_number
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
+from hoplite.io import load
 from hoplite.operators import find_operator
 
 COVER = 16  # points per degree: the maximum of a polynomial is at most 0.5 % above theirs
@@ -72,7 +73,7 @@ class Columns:
         return len(self.absolute) * self.copies
 
 
-def most(columns: Columns) -> float:
+def trivial_bound(columns: Columns) -> float:
     """max_f sum_i ||g_i[:, f]||_1: no signs give more."""
     return float(columns.absolute.max(initial=0.0)) * (1 + ROUNDING)
 
@@ -419,12 +420,12 @@ def hops_for(tolerance: float, beta: float, norm: float = 1.0, signal_norm: floa
     return first + bisect_left(range(first, MAX_HOPS), True, key=fits)
 
 
-def spectral_norm(graph: Graph, operator: str = "renormalized") -> float:
+def spectral_norm(graph: Graph | str, operator: str = "renormalized") -> float:
     """Bound the spectral norm ``||S||_2``: 1 for renormalized and adjacency, 2 for laplacian.
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or its name or path
         The graph.
     operator : str, default "renormalized"
         The operator S.
@@ -438,7 +439,7 @@ def spectral_norm(graph: Graph, operator: str = "renormalized") -> float:
     -----
     With D the degrees, D^-1/2 A D^-1/2 is similar to D^-1 A, whose absolute row sums
     are 1 (or 0 for an isolated node), so no eigenvalue exceeds 1 in absolute value; the vector
-    sqrt(d) has the eigenvalue 1. The same holds for A + I. The eigenvalues of L = I - D^-1/2 A
+    D^1/2 1 has the eigenvalue 1. The same holds for A + I. The eigenvalues of L = I - D^-1/2 A
     D^-1/2 are therefore in [0, 2]; 2 is one of them exactly if a component with an edge is
     bipartite. Without any edge, adjacency is 0 and laplacian is the identity.
 
@@ -448,4 +449,4 @@ def spectral_norm(graph: Graph, operator: str = "renormalized") -> float:
     >>> spectral_norm(path), spectral_norm(path, "laplacian")
     (1.0, 2.0)
     """
-    return find_operator(operator).norm(graph)
+    return find_operator(operator).norm(load(graph) if isinstance(graph, str) else graph)

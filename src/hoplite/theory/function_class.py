@@ -17,7 +17,7 @@ from hoplite.bases import find_basis
 from hoplite.config import check_flag, check_number
 from hoplite.engine.polynomial import gather_hops
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, plural
 from hoplite.formatting import listing
 from hoplite.graph import Graph, as_node_indices
 from hoplite.io import load
@@ -55,14 +55,13 @@ class FunctionClass:
     nodes : array of int, optional
         The L nodes; by default the training nodes, or all if there are none.
     coefficient_bound, weight_bound, lipschitz : float, default 1.0
-        a, b and Lambda.
+        a, b and Lambda: the largest size of a coefficient (of ``|beta|`` for egc), of
+        ``||theta||_1``, and the Lipschitz constant of the activation.
     bias : bool, default False
         Whether a constant may be added: theta has one more entry, which counts in its norm.
     outputs : int, default 1
         With m > 1, the class of functions with m outputs ``f_c``, each with its own ``theta_c``;
         the sum of all norms is at most b. The complexity then has a sign for every node and output.
-    settings : mapping, optional
-        Further settings of the model, such as ``{"alpha": 0.1}``.
 
     Examples
     --------
@@ -84,10 +83,16 @@ class FunctionClass:
     outputs: int = 1
 
     def __post_init__(self) -> None:
-        config = self.config
+        config: Any = self.config
+        if not isinstance(config, ModelConfig):
+            raise ConfigError(
+                f"has type {type(config).__name__}; pass hoplite.model_config(...).", "config"
+            )
         if not has_bounds(config.kind, config):
             raise ConfigError(
-                f"is {config.model!r}, for which no bound is known; use {known_models()}.", "model"
+                f"is {config.model!r}, for which no bound is known; use "
+                f"{listing(bounded_models(), 'or')}.",
+                "model",
             )
         find_operator(config.operator).require_symmetric("the bounds need")
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
@@ -103,10 +108,9 @@ class FunctionClass:
             chosen = train if train.size else np.arange(self.graph.num_nodes)
         nodes = as_node_indices(chosen, "nodes")
         if not nodes.size or nodes[0] < 0 or nodes[-1] >= self.graph.num_nodes:
-            span = f" from {nodes[0]:,} to {nodes[-1]:,}" if nodes.size else ""
+            span = f"has indices from {nodes[0]:,} to {nodes[-1]:,}" if nodes.size else "is empty"
             raise ConfigError(
-                f"nodes has {nodes.size:,} entries{span}; "
-                f"pass at least one index from 0 to {self.graph.num_nodes - 1:,}."
+                f"{span}; pass at least one index from 0 to {self.graph.num_nodes - 1:,}.", "nodes"
             )
         object.__setattr__(self, "nodes", nodes)
         columns = self.graph.num_features + self.bias
@@ -142,8 +146,9 @@ class FunctionClass:
             or not single
         ):
             raise ConfigError(
-                "the paper's bounds only hold for one output of lgc and egc without a bias, on "
-                "powers of the operator; use bound() instead."
+                "the paper states bounds only for lgc and egc with one output, no bias and the "
+                f"monomial basis (here: {self.config.model}, {plural(self.outputs, 'output')}"
+                f"{', bias' * self.bias}, {self.config.basis}); use bound() instead."
             )
         a = float(self.coefficient_bound)
         if not self._scale * self._largest_feature:
@@ -170,7 +175,7 @@ class FunctionClass:
         """
         columns = self._columns
         bounds = {
-            "most": complexity.most(columns),
+            "trivial": complexity.trivial_bound(columns),
             "massart": complexity.massart_bound(columns),
             "chernoff": complexity.chernoff_bound(columns),
             "hopwise": complexity.hopwise_bound(columns, self._blocks()),
@@ -179,7 +184,7 @@ class FunctionClass:
             bounds["covering"] = complexity.covering_bound(columns)
         return {name: self._scale * value for name, value in bounds.items()}
 
-    # ---- the complexity itself
+    # ---- its estimate
 
     def estimate(
         self,
@@ -349,10 +354,9 @@ class FunctionClass:
         return float(norm(matrix, 1))
 
 
-def known_models() -> str:
-    """The names of the models that have bounds, for a message."""
-    names = [kind.name for kind in MODELS.values() if has_bounds(kind, kind.Settings())]
-    return listing(names, "or")
+def bounded_models() -> list[str]:
+    """The names of the models that have bounds."""
+    return [kind.name for kind in MODELS.values() if has_bounds(kind, kind.Settings())]
 
 
 def has_bounds(kind: type[Model], config: ModelConfig) -> TypeGuard[type[LinearModel]]:

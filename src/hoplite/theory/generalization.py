@@ -10,12 +10,13 @@ import numpy as np
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, GraphError, plural
+from hoplite.formatting import listing
 from hoplite.graph import Graph
 from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
-from hoplite.models.trained import TrainedModel
+from hoplite.models.trained import TrainedModel, check_trained
 from hoplite.theory.complexity import DRAWS
-from hoplite.theory.function_class import FunctionClass, has_bounds, known_models
+from hoplite.theory.function_class import FunctionClass, bounded_models, has_bounds
 
 STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
 RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
@@ -25,7 +26,7 @@ RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
 class Generalization:
     """A bound on the error on unseen nodes, with all its terms and the measured errors.
 
-        bound = margin_loss + complexity + confidence
+        bound = margin_loss + complexity_term + confidence_term
 
     Attributes
     ----------
@@ -37,13 +38,13 @@ class Generalization:
         Probability with which the bound may fail.
     nodes : int
         Number L of training nodes.
-    margin : float
+    margin_scale : float
         rho, the margin from which a node does not contribute to ``margin_loss``.
     margin_loss : float
         Mean over the training nodes of min(1, max(0, 1 - margin of the node / rho)).
-    complexity : float
+    complexity_term : float
         4 C R, where R (``unit_complexity``) is the complexity of the class of norm 1.
-    confidence : float
+    confidence_term : float
         3 sqrt(ln(2 / delta_j) / 2L).
     coefficient_norm : float
         ``||alpha||_inf``; ``|beta|`` for egc, 1 for sgc.
@@ -62,7 +63,8 @@ class Generalization:
     >>> graph = hoplite.load("cora")
     >>> model = hoplite.train(graph, "sgc", hops=2, epochs=5).model
     >>> found = generalization(model, graph)
-    >>> found.nodes, found.bound == found.margin_loss + found.complexity + found.confidence
+    >>> terms = found.margin_loss, found.complexity_term, found.confidence_term
+    >>> found.nodes, found.bound == sum(terms)
     (140, True)
     """
 
@@ -70,10 +72,10 @@ class Generalization:
     vacuous: bool
     delta: float
     nodes: int
-    margin: float
+    margin_scale: float
     margin_loss: float
-    complexity: float
-    confidence: float
+    complexity_term: float
+    confidence_term: float
     unit_complexity: float
     coefficient_norm: float
     weight_norms: tuple[float, ...]
@@ -156,11 +158,11 @@ def generalization(
     True
     """
     check_number("delta", delta, 0, 1, open_ends="lm")
+    coefficient, weights = norms(model)
     if not model.task.exclusive:
         raise ConfigError(
             f"the model is for {model.task.labels.task}, but the bound requires one class per node."
         )
-    coefficient, weights = norms(model)
     config = model.config
     assert issubclass(config.kind, LinearModel)  # norms refuses others
     if config.standardize:
@@ -206,10 +208,10 @@ def generalization(
         vacuous=total >= 1,
         delta=delta,
         nodes=len(train),
-        margin=margin,
+        margin_scale=margin,
         margin_loss=margin_loss,
-        complexity=class_term,
-        confidence=confidence_term,
+        complexity_term=class_term,
+        confidence_term=confidence_term,
         unit_complexity=complexity,
         coefficient_norm=coefficient,
         weight_norms=tuple(weights),
@@ -243,9 +245,12 @@ def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
     >>> coefficient_norm, len(weight_norms)
     (1.0, 7)
     """
+    check_trained(model)
     kind = model.config.kind
     if not has_bounds(kind, model.config):
-        raise ConfigError(f"no bound is known for {model.config.model}; use {known_models()}.")
+        raise ConfigError(
+            f"no bound is known for {model.config.model}; use {listing(bounded_models(), 'or')}."
+        )
     if model.parts_:
         raise ConfigError(
             "no bound is known for models with a polynomial per direction or edge type; train "

@@ -10,7 +10,7 @@ evaluation serves both, and under dropout both may be propagated in one pass.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -57,8 +57,14 @@ class LinearObjective(GradientObjective):
         """What evaluates the training nodes, which are its first rows."""
         return self._orders.train
 
+    @cached_property
+    def _first(self) -> Order:
+        """The same without the scored nodes behind them, where rows are kept."""
+        order = self._orders.train
+        return order if self._trains_everywhere else order.head(len(self.problem.train))
+
     def training_signal(self, dropout: Dropout | None) -> Signal:
-        evaluation = self._orders.train.evaluate(self.model.filter(self.params), dropout)
+        evaluation = self._first.evaluate(self.model.filter(self.params), dropout)
         return self._signal(evaluation, self.training_labels)
 
     def batch_signal(self, batch: np.ndarray) -> Signal:

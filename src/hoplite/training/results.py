@@ -47,7 +47,7 @@ from hoplite.models.pictures import (
     predicted_figure,
     reliability_figure,
 )
-from hoplite.models.settings import forget_on_failure
+from hoplite.models.settings import forget_on_failure, switch_note
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.progress import training_bar, watched
 from hoplite.store import open_data
@@ -62,9 +62,17 @@ from hoplite.training.comparison import (
     is_tables,
     with_default_model,
 )
-from hoplite.training.fit import MAX_FOLDED, fit
+from hoplite.training.fit import MAX_FOLDED, MIN_LABELS, fit
 from hoplite.training.linear import plan_order
-from hoplite.training.runs import OutOfTimeError, Report, Run, TrainingProgress, stage
+from hoplite.training.runs import (
+    OutOfTimeError,
+    Report,
+    Run,
+    TrainingProgress,
+    check_time,
+    stage,
+    time_limit,
+)
 from hoplite.training.scoring import (
     PROTOCOL,
     SCORED,
@@ -147,6 +155,12 @@ class TrainingResult(Described, Scored):
         """The part whose scores are reported first: "test", or "val" if no test node was scored."""
         return "test" if any("test" in run.outputs for run in self.runs) else "val"
 
+    def best_step(self, run: ScoredRun) -> str:
+        """The best epoch of a run; if it is a penalty, its size before the number."""
+        text = f"{run.best_epoch} of {run.epochs}"
+        size = relative_penalty(run.best_epoch - 1, len(self.graph.split.train))
+        return f"{size:.2g} ({text})" if self.training_config.optimizer == "path" else text
+
     def metrics(self, part: str = "test") -> dict[str, Spread]:
         """Mean and standard deviation of every metric over the runs.
 
@@ -208,6 +222,7 @@ class TrainingResult(Described, Scored):
         """
         check_choice("part", part, SCORED)
         if part not in self._intervals:
+            self._intervals[part] = {}  # if time runs out
             self._intervals[part] = self._resampled(part)
         return dict(self._intervals[part])
 
@@ -222,10 +237,11 @@ class TrainingResult(Described, Scored):
         if not 0 < len(labels) <= MAX_FOLDED:
             return {}
         samples = rng.integers(0, len(labels), (RESAMPLES, len(labels)))
-        figures = [
-            run.task.evaluate(labels[rows], logits[rows], run.model.class_names).figures
-            for rows in samples
-        ]
+        figures = []
+        for rows in samples:
+            check_time()
+            evaluated = run.task.evaluate(labels[rows], logits[rows], run.model.class_names)
+            figures.append(evaluated.figures)
         ends = {
             name: np.nanpercentile([sample[name] for sample in figures], COVERED)
             for name in figures[0]
@@ -276,7 +292,11 @@ class TrainingResult(Described, Scored):
         }
 
     def unvalidated(self) -> str | None:
-        """A warning if some class of the training nodes has no validation node."""
+        """A warning if validation scores, or those of some class, are missing."""
+        if not self.metrics("val"):
+            used = f"so the last {self.training_config.step_title} was used"
+            advice = f"cross-validation requires {MIN_LABELS} labels, and folds"
+            return f"there are no validation scores, {used}; {advice}."
         labels, split = self.graph.labels, self.graph.split
         trained, seen = (kind_of(labels).held(labels[part]) for part in (split.train, split.val))
         names = [self.graph.class_names[c] for c in np.setdiff1d(trained, seen)]
@@ -445,7 +465,7 @@ def _described(result: TrainingResult) -> Description:
         columns = [
             "metric",
             *[result.part_titles[part] for part in parts],
-            "90 % interval" if len(result.runs) == 1 else "90 % interval of the best run",
+            f"90 % interval ({result.part_titles[last]}{', best run' * (len(result.runs) > 1)})",
             "baseline",
         ]
         intervals = result.intervals(last)
@@ -461,7 +481,7 @@ def _described(result: TrainingResult) -> Description:
         "model": f"{result.model_config.kind.title}, {result.model_config.size()}",
         "graph": f"{result.graph.name}, {plural(result.graph.num_nodes, 'node')}",
         "runs": f"{plural(len(result.runs), 'seed')}, {result.ms_per_epoch:.3g} ms per {step}",
-        "chosen": f"seed {run.seed}, {step} {run.best_epoch} of {run.epochs}",
+        "chosen": f"seed {run.seed}, {step} {result.best_step(run)}",
     }
     if result.candidates:
         losses = [f"{name} {loss:.4g}" for name, loss in result.candidates.items()]
@@ -585,6 +605,8 @@ def train(
     seed_list, gain = as_seeds(seeds), None
     title = f"{data.name} {find_model(name).name}, {plural(len(seed_list), 'seed')}"
     log.info("training %s: %s", printable(title), data)
+    if data.stored is None and (note := switch_note(find_model(name), complete)):
+        log.info(note)
     compares = not options and data.stored is None
     if is_tables(opened):
         compares = config.optimizer == "path" and "hops" not in options
@@ -608,7 +630,7 @@ def train(
             progress=defaults.next_stage(),
         )
         config = dataclasses.replace(config, refit=runs[0].model.training["refit"])  # as was done
-        with contextlib.suppress(OutOfTimeError):  # the model counts, and there is candidate
+        with contextlib.suppress(OutOfTimeError), time_limit(math.inf):  # whole models, or none
             gain = defaults.graph_gain(runs[0], config)
     losses = {
         str(candidate): math.inf if candidate.val is None else candidate.val
@@ -753,7 +775,10 @@ def _task_of(data: NodeData) -> Task:
             f"column with {option_name('label')}."
         )
     if not data.split.train.size:
-        raise GraphError("the training set is empty; the graph's split needs training nodes.")
+        raise GraphError(
+            "the training set is empty; use graph.with_split(Split(train=[...])), or write 'train' "
+            "for some nodes in the column split of the table."
+        )
     return task
 
 

@@ -55,9 +55,10 @@ def time_limit(seconds: float, *, keep_best: bool = False) -> Iterator[None]:
     """Trainings within the block end after ``seconds``, with an OutOfTimeError.
 
     The time is checked in every step, and in every evaluation of L-BFGS. With ``keep_best`` a run
-    that has finished an epoch, or a penalty, ends with the best one so far instead.
+    that has finished an epoch, or a penalty, ends with the best one so far instead. A block within
+    another ends no later than that.
     """
-    token = _limit.set((time.monotonic() + seconds, keep_best))
+    token = _limit.set((min(time.monotonic() + seconds, _limit.get()[0]), keep_best))
     try:
         yield
     finally:
