@@ -27,34 +27,34 @@ class Damped(LinearModel):
     class Settings(
         PolynomialSettings
     ):  # hops, operator, bias and standardize are inherited
-        damping: float = number_setting(0.5, "Decay per hop.", 0, 1)
+        decay: float = number_setting(0.5, "Decay per hop.", 0, 1)
 
     def initial_filter(self, rng):
         """Initial weights of the filter."""
-        return {"share": np.array(0.5)}
+        return {"own": np.array(0.5)}
 
     def coefficients(self, weights):
         """c_0 .. c_k: (k + 1,)."""
-        return np.append(weights["share"], (1 - weights["share"]) * self.decay)
+        return np.append(weights["own"], (1 - weights["own"]) * self.powers)
 
     def coefficients_vjp(self, weights, gradient):
         """The gradient with respect to the weights, from that with respect to c, (k + 1,)."""
-        return {"share": gradient[0] - gradient[1:] @ self.decay}
+        return {"own": gradient[0] - gradient[1:] @ self.powers}
 
     @property
-    def decay(self):
+    def powers(self):
         """q, q^2, .. q^k."""
-        return self.config.damping ** np.arange(1, self.config.hops + 1)
+        return self.config.decay ** np.arange(1, self.config.hops + 1)
 
 
 # %%
 # Train it like any other model, with its setting as an option:
 graph = hoplite.load("cora")
-for damping in (0.2, 0.5, 0.8):
-    result = hoplite.train(graph, "damped", hops=5, damping=damping, lr=0.2, epochs=100)
-    share = float(result.model.weights["share"])
+for decay in (0.2, 0.5, 0.8):
+    result = hoplite.train(graph, "damped", hops=5, decay=decay, lr=0.2, epochs=100)
+    own = float(result.model.weights["own"])
     print(
-        f"damping {damping}: validation {result.val_accuracy:.1%}, learned weight {share:+.2f}"
+        f"decay {decay}: validation {result.val_accuracy:.1%}, learned weight {own:+.2f}"
     )
 
 # %%

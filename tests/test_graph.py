@@ -169,7 +169,7 @@ class TestFromEdges:
             ([(0.0, 1.0)], None, "edges has type float64; pass integer node indices"),
             ([(0, 1), (1, 3)], None, r"edge 1 is \(1, 3\) but the graph has 3 nodes; .* 0 to 2"),
             ([(-1, 0)], None, r"edge 0 is \(-1, 0\)"),
-            ([(0, 1)], [1, 2], r"weights has shape \(2,\) but there are 1 edge"),
+            ([(0, 1)], [1, 2], r"weights has shape \(2,\) for 1 edge"),
             ([(0, 1)], [-1.5], "the smallest edge weight is -1.5"),
             ([(0, 1), (1, 0)], [3, -1], "the smallest edge weight is -1"),
             ([(0, 1)], [np.nan], "edge weights contain NaN or infinity"),
@@ -214,5 +214,5 @@ def test_masks_count_as_indices_and_must_fit():
 
 
 def test_node_ids_are_different():
-    with pytest.raises(GraphError, match="node_ids has duplicate names"):
+    with pytest.raises(GraphError, match="node_ids has 'a' more than once"):
         Graph.from_edges([(0, 1)], np.eye(2), node_ids=["a", "a"])

@@ -456,7 +456,7 @@ def _find(text: str, argument: str) -> Basis:
     if basis is None:
         raise ConfigError(
             f"is {text!r}; it must have the form {cls.spelling()}"
-            + (f", e.g. {cls.example_text()}." if cls.settings else ", which has no settings."),
+            + (f", e.g. '{cls.example_text()}'." if cls.settings else ", which has no settings."),
             argument,
         )
     return basis

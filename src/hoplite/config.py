@@ -17,7 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint, option_name, worded
+from hoplite.errors import (
+    ConfigError,
+    IdleWarning,
+    by_interface,
+    check_choice,
+    nearest_hint,
+    option_name,
+)
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 REDDIT, REDDIT_LIKE = "reddit", "reddit-like"
@@ -133,7 +140,7 @@ def check_class_weight(name: str, value: Any) -> str | ClassWeights | None:
         weights = tuple((str(class_).strip(), float(weight)) for class_, weight in pairs)
     except (TypeError, ValueError):
         weights = ()
-    example = worded("{'fraud': 10, 'ok': 1}", "fraud=10,ok=1")
+    example = by_interface("{'fraud': 10, 'ok': 1}", "fraud=10,ok=1")
     if not weights or not all(0 <= weight <= MAX_FLOAT for _, weight in weights):
         raise ConfigError(
             f"is {value!r}; use 'balanced' or a weight of 0 or more for each class, such as "

@@ -39,7 +39,7 @@ def option_name(name: str, value: object = None) -> str:
     return _flag(name) if alone else f"{_flag(name)} {shlex.quote(str(value))}"
 
 
-def worded(python: str, command: str) -> str:
+def by_interface(python: str, command: str) -> str:
     """The text for the interface in use."""
     return command if _in_command else python
 
@@ -263,8 +263,9 @@ def check_choice(argument: str, value: str, allowed: Iterable[str]) -> str:
     hoplite.errors.ConfigError: monitor is 'roc_auc'; it must be one of auc, f1. Did you mean 'auc'?
     """
     allowed = list(allowed)
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         hint = nearest_hint(value, allowed)
         names = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
-        raise ConfigError(f"is {value!r}; it must be {names}.{hint}", argument)
+        shown = repr(value).splitlines()[0][:MAX_TYPED]
+        raise ConfigError(f"is {shown}; it must be {names}.{hint}", argument)
     return value

@@ -189,8 +189,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     Parameters
     ----------
     graph : Graph or graph of another library
-        As for :func:`hoplite.open_data`. A graph of another library is converted at the first use,
-        and again by every clone.
+        Load names and paths with :func:`hoplite.load` first. A graph of another library is
+        converted at the first use, and again by every clone.
     seed : int, default 0
         Seed of the initial weights and of dropout.
     random_state : int or RandomState, optional
@@ -307,7 +307,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         -------
         (len(nodes), classes) ndarray
         """
-        return self.model_.task.link(self._logits(nodes))
+        logits = self._logits(nodes)
+        return self.model_.task.link(logits)
 
     def predict(self, nodes: Any) -> np.ndarray:
         """Predict the classes of some nodes.
@@ -392,8 +393,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     Parameters
     ----------
     graph : Graph or graph of another library
-        As for :func:`hoplite.open_data`. A graph of another library is converted at the first use,
-        and again by every clone.
+        Load names and paths with :func:`hoplite.load` first. A graph of another library is
+        converted at the first use, and again by every clone.
     seed : int, default 0
         Seed of the initial weights and of dropout.
     random_state : int or RandomState, optional
@@ -483,12 +484,15 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         -------
         (len(nodes),) ndarray
         """
-        return self.model_.task.predict(self._logits(nodes))
+        logits = self._logits(nodes)
+        return self.model_.task.predict(logits)
 
     def _values(self, nodes: Any, y: Any, name: str) -> NodeSet:
         nodes, y = _as_labelled(nodes, y, graph_of(self), name)
-        if y.dtype.kind not in "biuf" or not np.isfinite(y).all():
-            raise GraphError(f"{name} contains NaN, infinity or text; remove those nodes.")
+        if y.dtype.kind not in "biuf":
+            raise GraphError(f"{name} has type {y.dtype}; pass numbers, or use a classifier.")
+        if not np.isfinite(y).all():
+            raise GraphError(f"{name} contains NaN or infinity; leave out those nodes.")
         if not len(y):
             raise GraphError(f"{name} is empty; pass at least one node.")
         return NodeSet(nodes, NUMBERS.checked(y, None))
@@ -648,7 +652,7 @@ class AutoClassifier(NodeClassifier):
     Parameters
     ----------
     graph : Graph or graph of another library
-        As for :func:`hoplite.open_data`.
+        Load names and paths with :func:`hoplite.load` first.
     trials : int or str, optional
         Number of candidates, or which, such as "1,2,5"; 12 if there is no budget. The choice is
         then the same on every machine.
@@ -876,7 +880,8 @@ class GraphClassifier(ClassifierMixin, _GraphEstimator):
         (G, m) ndarray
             A column for each of ``classes_``.
         """
-        return self.model_.predict_proba(self._data(graphs))
+        data = self._data(graphs)
+        return self.model_.predict_proba(data)
 
     def predict(self, graphs: Any) -> np.ndarray:
         """Predict the class of each graph.
@@ -890,7 +895,8 @@ class GraphClassifier(ClassifierMixin, _GraphEstimator):
         (G,) ndarray
             For several labels per graph, a matrix of 0 and 1: (G, m).
         """
-        predicted = self.model_.predict(self._data(graphs))
+        data = self._data(graphs)
+        predicted = self.model_.predict(data)
         return predicted if predicted.ndim == 2 else self.classes_[predicted]
 
 
@@ -944,7 +950,8 @@ class GraphRegressor(RegressorMixin, _GraphEstimator):
         -------
         (G,) ndarray
         """
-        return self.model_.predict(self._data(graphs))
+        data = self._data(graphs)
+        return self.model_.predict(data)
 
 
 def _seed_of(estimator: Any) -> int:
@@ -974,8 +981,7 @@ def _values_at(nodes: Any, values: Any, graph: Graph, name: str) -> np.ndarray |
 def _as_labelled(
     nodes: Any, y: Any, graph: Graph, name: str, *, several: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    array, y = np.asarray(nodes), np.asarray(y)
-    nodes = as_nodes(array, graph)
+    array, y, nodes = np.asarray(nodes), np.asarray(y), as_nodes(nodes, graph)
     if array.dtype == bool and y.shape[:1] == array.shape:
         y = y[nodes]
     matrix = several and y.ndim == 2 and y.shape[1] > 1
@@ -1018,10 +1024,10 @@ def as_nodes(nodes: Any, graph: Graph) -> np.ndarray:
         array = array[:, 0]
     if array.dtype == bool and array.shape == (graph.num_nodes,):
         array = np.flatnonzero(array)
-    if array.shape[1:] == (graph.num_features,) and array.dtype.kind == "f":
+    if len(getattr(nodes, "shape", array.shape)) == 2 and array.dtype.kind in "fO":
         raise GraphError(
-            f"nodes has shape {array.shape}; pass node indices, not features: the features are in "
-            "the graph."
+            "pass node indices, not features: the graph has these; call fit(nodes, y) and "
+            "predict(nodes)."
         )
     if array.ndim != 1 or not (array.size == 0 or np.issubdtype(array.dtype, np.integer)):
         raise GraphError(

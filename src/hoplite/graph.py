@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -285,6 +286,8 @@ class Graph(Described):
         sparse = sp.issparse(features)
         features = as_csr(features, "features") if sparse else as_array(features, "features")
         n = features.shape[0] if features.ndim else 0
+        if isinstance(edges, str):
+            raise GraphError("edges is text; pass pairs, or load a file with hoplite.load.")
         edges = as_array(edges, "edges")
         if edges.size == 0:
             edges = np.empty((0, 2), np.int64)
@@ -310,8 +313,8 @@ class Graph(Described):
             values = as_array(weights, "weights")
             if values.shape != (len(edges),):
                 raise GraphError(
-                    f"weights has shape {values.shape} but there are {plural(len(edges), 'edge')}; "
-                    "pass one weight per edge."
+                    f"weights has shape {values.shape} for {plural(len(edges), 'edge')}; pass one "
+                    "weight per edge."
                 )
             check_weights(values)
             values = values.astype(np.float64 if values.dtype == np.float64 else np.float32)
@@ -892,7 +895,8 @@ def check_split(split: Split, labels: np.ndarray) -> None:
 
 def _check_unique(argument: str, names: Sequence | None) -> None:
     if names is not None and len(set(names)) < len(names):
-        raise GraphError(f"{argument} has duplicate names; make them unique.")
+        name = next(name for name, count in Counter(names).items() if count > 1)
+        raise GraphError(f"{argument} has {name!r} more than once; make the names unique.")
 
 
 def _check_names(argument: str, names: Sequence | None, expected: int, what: str) -> None:

@@ -7,6 +7,7 @@ import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from hoplite.io.convert import converted
 from hoplite.io.node_files import all_integers
 from hoplite.io.sources import Workspace, literal, quoted
 from hoplite.labels import distinct, known_labels
-from hoplite.models.trained import SPLIT, TrainedModel, split_facts
+from hoplite.models.trained import SPLIT, TrainedModel, check_trained, split_facts
 from hoplite.progress import Steps, steps_bar, watched
 
 ROWS = 1 << 16  # of the table at a time
@@ -156,6 +157,10 @@ def predict_table(
     >>> list(hoplite.predict_table(model, graph, top=3))
     ['id', 'predicted', 'probability', 'runner_up', 'margin', 'neighbours', 'split']
     """
+    check_trained(model)
+    for name in options.keys() - signature(predictions).parameters:
+        hint = nearest_hint(name, signature(predictions).parameters)
+        raise ConfigError(f"{name!r} is not an option of predict_table.{hint}")
     order = Order.of(model, sort, top, ascending=ascending)
     options["proba"] = options.get("proba", False) or order.column in class_columns(
         model.class_names

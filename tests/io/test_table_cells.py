@@ -65,7 +65,7 @@ def test_test_nodes_without_a_label_are_left_out(tmp_path):
 @pytest.mark.parametrize("part", ["train", "val"])
 def test_other_nodes_without_a_label_are_refused(tmp_path, part):
     write(tmp_path, f"id,label,split,x\na,u,train,1\nb,,{part},2\nc,,test,3\n")
-    assert "1 node for train or val without a label (first: 'b')" in complaint(tmp_path)
+    assert "1 node without a label in train or val (first: 'b')" in complaint(tmp_path)
 
 
 def test_very_large_cells(tmp_path):

@@ -35,21 +35,21 @@ def module(tmp_path, monkeypatch):
 
 def test_the_command_line_finds_it_with_its_options(module, tmp_path):
     command = ["cora", "--model", f"{module}:Damped", "--hops", 2, "--epochs", 3, "--seeds", 1]
-    report = hoplite("train", *command, "--damping", 0.25, "--json", "--out", "m", cwd=tmp_path)
+    report = hoplite("train", *command, "--decay", 0.25, "--json", "--out", "m", cwd=tmp_path)
     assert report.returncode == 0, report.stderr
     config = json.loads(report.stdout)["config"]
-    assert (config["model"], config["damping"]) == ("damped", 0.25)
-    assert json.loads(Path("m/config.json").read_text())["module"] == module
-    assert "--damping" in hoplite("train", *command, "--help", cwd=tmp_path).stdout
-    wrong = hoplite("train", *command, "--damping", 2, cwd=tmp_path)
-    assert (wrong.returncode, "damping is 2.0; it must be" in wrong.stderr) == (2, True)
+    assert (config["model"], config["decay"]) == ("damped", 0.25)
+    assert json.loads(Path("m/config.json").read_text())["module"] == f"{module}:Damped"
+    assert "--decay" in hoplite("train", *command, "--help", cwd=tmp_path).stdout
+    wrong = hoplite("train", *command, "--decay", 2, cwd=tmp_path)
+    assert (wrong.returncode, "decay is 2.0; it must be" in wrong.stderr) == (2, True)
     idle = hoplite("train", "cora", "--model", "my_models:Damped", "--heads", 2, cwd=tmp_path)
-    assert "heads is 2 but damped has no heads; leave it out, or use gat" in idle.stderr
+    assert "heads is 2 but damped has no such setting; leave it out, or use gat" in idle.stderr
     with pytest.raises(ModelFileError, match="'damped', which is unknown; import my_models"):
         TrainedModel.load("m")
     assert module not in sys.modules  # a file does not choose what is imported
     __import__(module)
-    assert TrainedModel.load("m").config == model_config("damped", hops=2, damping=0.25)
+    assert TrainedModel.load("m").config == model_config("damped", hops=2, decay=0.25)
 
 
 def test_an_installed_package_names_it(module, monkeypatch, graphs):
@@ -58,14 +58,14 @@ def test_an_installed_package_names_it(module, monkeypatch, graphs):
     with pytest.raises(ConfigError, match="Did you mean 'damped'"):
         model_config("damqed")
     graph = graphs()
-    model = train(graph, "damped", hops=2, epochs=3, damping=0.0).model
+    model = train(graph, "damped", hops=2, epochs=3, decay=0.0).model
     np.testing.assert_allclose(model.filter_coefficients_[1:], 0)
-    with pytest.raises(ConfigError, match=r"damping is 0.3 but lgc has no damping.*use damped"):
-        train(graph, "lgc", damping=0.3)
+    with pytest.raises(ConfigError, match=r"decay is 0.3 but lgc has no such setting.*use damped"):
+        train(graph, "lgc", decay=0.3)
 
 
 def test_what_cannot_be_registered(module):
-    with pytest.raises(ConfigError, match="is not a Model"):
+    with pytest.raises(ConfigError, match="is not a model class"):
         register_model(dict)
     for name, sentence in (
         ("lgc", "already used by hoplite.models.learned"),
@@ -84,5 +84,5 @@ def test_what_cannot_be_registered(module):
         *("my_models:Nobody", "no_such_module:Model", "my_models:np", "my_models:", ":Model"),
         *(".my_models:Damped", "broken:Model", "my_models:Damped.name", "a b:Model"),
     ):
-        with pytest.raises(ConfigError, match=r"cannot be imported|is not a Model"):
+        with pytest.raises(ConfigError, match=r"cannot be imported|is not a model class"):
             model_config(address)

@@ -94,13 +94,13 @@ def main() -> None:
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
     code: Any = 0
-    try:
-        with command_line_names():
+    with command_line_names():
+        try:
             register_named_model(sys.argv[1:])
             code = app(standalone_mode=False)
-    except (Exception, KeyboardInterrupt) as error:
-        if not received:
-            code = _report(error)
+        except (Exception, KeyboardInterrupt) as error:
+            if not received:
+                code = _report(error)
     if received:  # Typer, or a library, may have made something else of the interrupt
         code = _report_signal(received[0])
     sys.exit(code if isinstance(code, int) else 0)

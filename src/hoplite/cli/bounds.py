@@ -31,7 +31,7 @@ MEANINGS = {
 
 @options.with_settings(only=("hops", "operator", "basis", "time"))
 def bounds(
-    dataset: options.Dataset,
+    dataset: options.Source,
     model: str | None = Option(
         None,
         help="sgc, egc, lgc, s2gc, ppr, heat or dgc.",

@@ -13,15 +13,14 @@ from hoplite.progress import steps_bar
 
 SUBJECTS = {
     "holdout": "The model, from its test nodes",
-    "pac_bayes": "A classifier with random weights around those of such a model, without test "
-    "nodes (PAC-Bayes)",
+    "pac_bayes": "PAC-Bayes bound, without test nodes, of a randomised classifier like the model",
 }
 
 
 @options.with_reading
 def certify(
     model_dir: options.ModelFolder,
-    dataset: options.Dataset,
+    dataset: options.Source,
     confidence: float = Option(0.95, help="Confidence of each certificate."),
     halves_seed: int = Option(
         0, "--seed", min=0, help="Seed that halves the labels; choose it before you see a result."
@@ -52,5 +51,5 @@ def certify(
         return
     for name, subject in SUBJECTS.items():
         certificate, refusal = getattr(certificates, name), certificates.refusals.get(name)
-        text = f"not possible: {refusal}" if certificate is None else f"{certificate.sentence()}."
+        text = f"not available; {refusal}" if certificate is None else f"{certificate.sentence()}."
         console.print_line(f"{subject}: {text}")

@@ -57,14 +57,15 @@ def complete_dataset(incomplete: str) -> list[str]:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
-Dataset = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATASET",
-        help="A name (`hoplite datasets`), a folder of tables, a file, a database or a hop store.",
-        autocompletion=complete_dataset,
-    ),
-]
+
+
+def _dataset_argument(more: str) -> Any:
+    text = f"A name (`hoplite datasets`), a folder of tables, a file{more}."
+    return typer.Argument(metavar="DATASET", help=text, autocompletion=complete_dataset)
+
+
+Dataset = Annotated[str, _dataset_argument(", a database or a hop store")]
+Source = Annotated[str, _dataset_argument(" or a database")]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -78,7 +79,7 @@ Threads = Annotated[
 StoreMemory = Annotated[
     str | None,
     typer.Option(
-        help="Peak memory for a hop store, e.g. 700MB.",
+        help="Memory limit for a hop store, e.g. 700MB.",
         show_default="4GB",
         rich_help_panel="Large graphs",
     ),
@@ -164,6 +165,13 @@ def with_settings(
         return command
 
     return decorate
+
+
+def with_store_tables(command: Command) -> Command:
+    """Give a command the options of reading data that a hop store can be built with."""
+    tables = [name for name in TableOptions.names() if name not in ("directed", "type")]
+    _add_parameters(command, _reading_parameters(DATA_OPTIONS, tables))
+    return command
 
 
 def with_reading(command: Command) -> Command:
@@ -303,6 +311,8 @@ def load_model(folder: Path, dataset: str, own_class: str | None) -> hoplite.Tra
             f"{shlex.join(['hoplite', *sys.argv[1:2], dataset, str(folder)])}."
         )
     if own_class is not None:
+        if ":" not in own_class:
+            raise ConfigError(f"is {own_class!r}; pass your own model as MODULE:CLASS.", "model")
         find_model(own_class)
     return hoplite.TrainedModel.load(folder)
 

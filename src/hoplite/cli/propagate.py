@@ -13,22 +13,24 @@ from hoplite.bases import find_basis
 from hoplite.cli import console, options
 from hoplite.errors import ConfigError, plural
 from hoplite.machine import format_bytes, parse_bytes, peak_memory
+from hoplite.operators import SYMMETRIC
 from hoplite.preparation import TableOptions
 
 DTYPES = ("float32", "float16", "bfloat16")
 
 
-@options.with_settings(only=("hops", "operator", "basis"))
+@options.with_store_tables
 def propagate(
-    dataset: options.Dataset,
+    dataset: options.Source,
     out: Path = Option(help="Folder of the store; run the command again to continue."),
+    hops: int | None = Option(None, min=0, help="Number of hops; required without --update."),
     update: bool = Option(
         False,
         "--update",
         help="Add the nodes and edges of DATASET, a folder of tables, to the store.",
     ),
     memory: str = Option(
-        "4GB", help="Peak memory of the process, e.g. 600MB; of each worker with --cluster."
+        "4GB", help="Memory limit of the process, e.g. 600MB; of each worker with --cluster."
     ),
     dtype: str | None = Option(
         None,
@@ -41,8 +43,12 @@ def propagate(
     prepare: Path | None = Option(
         None,
         metavar="MODEL_DIR",
-        help="Trained model whose preparation of columns to use.",
+        help="Prepare the columns as this trained model does.",
     ),
+    operator: str | None = Option(
+        None, help=f"Graph operator: {', '.join(SYMMETRIC)}.", show_default="renormalized"
+    ),
+    basis: str | None = Option(None, help="Basis, e.g. chebyshev.", show_default="monomial"),
     json: options.Json = False,
     **settings: Any,
 ) -> None:
@@ -54,7 +60,8 @@ def propagate(
 
     Example: hoplite propagate cora --hops 3 --out cora-hops --memory 1GB
     """
-    settings |= {"dtype": dtype, "cluster": cluster, "prepare": prepare}
+    settings |= {"hops": hops, "operator": operator, "basis": basis, "dtype": dtype}
+    settings |= {"cluster": cluster, "prepare": prepare}
     chosen = options.without_none(settings)
     tables = {name: chosen.pop(name) for name in TableOptions.names() if name in chosen}
     if update and chosen:
@@ -120,7 +127,7 @@ def _print(summary: dict[str, Any]) -> None:
         f"{summary['out']}: hops 0 to {summary['hops']} of {summary['dataset']} "
         f"({plural(summary['nodes'], 'node')}, {plural(summary['features'], 'feature')}, "
         f"{summary['operator']}, {basis}), {format_bytes(summary['bytes'])} in "
-        f"{summary['row_blocks']:,} row blocks x {plural(summary['panels'], 'panel')}"
+        f"{plural(summary['row_blocks'], 'row block')} x {plural(summary['panels'], 'panel')}"
     )
     console.print_line(
         f"{summary['seconds']:.1f} s, peak memory {format_bytes(summary['peak_memory'])}"

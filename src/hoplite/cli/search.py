@@ -15,7 +15,7 @@ from hoplite.models.settings import AUTO, DEFAULT_MODEL
 
 @options.with_settings()
 def search(
-    dataset: options.Dataset,
+    dataset: options.Source,
     out: Path = Option(help="Folder of the search; run the command again to continue."),
     model: options.ModelName = None,
     grid: str = Option(

@@ -17,7 +17,7 @@ def serve(
     model_dir: options.ModelFolder,
     dataset: options.Dataset,
     host: str = Option(
-        "127.0.0.1", help="Address to listen on; 0.0.0.0 admits other machines without a login."
+        "127.0.0.1", help="Address to listen on; 0.0.0.0 lets anyone on the network connect."
     ),
     port: int = Option(
         8000, min=0, max=65535, metavar="N", help="Port to listen on; 0 for any free port."

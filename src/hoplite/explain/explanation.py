@@ -110,7 +110,7 @@ def explain(
     alone : bool, default False
         Explain ``logit(class_)`` instead.
     memory : str or int, optional
-        Peak memory of the process for a hop store, such as "700MB".
+        Memory limit of the process for a hop store, such as "700MB".
 
     Returns
     -------
@@ -145,7 +145,7 @@ class Explainer:
     data : NodeData, or its name or path
         The graph or hop store to predict.
     memory : str or int, optional
-        Peak memory of the process for a hop store, such as "700MB".
+        Memory limit of the process for a hop store, such as "700MB".
 
     Examples
     --------

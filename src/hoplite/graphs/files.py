@@ -120,6 +120,8 @@ def write_graphs(path: str | Path, graphs: GraphSet) -> None:
     ...     load_graphs(f"{folder}/pairs.npz").class_names
     ('a', 'b')
     """
+    if not isinstance(graphs, GraphSet):
+        raise GraphError(f"graphs has type {type(graphs).__name__}; use hoplite.load_graphs first.")
     _refuse_loss(graphs, "preparation")
     block = graphs.block(0, len(graphs))  # of a set on disk, too
     upper = sp.csr_array(sp.triu(block.adjacency, k=1, format="csr"))

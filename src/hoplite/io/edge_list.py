@@ -238,7 +238,8 @@ def _matrix_entries(file: BinaryIO) -> tuple[int, dict[str, np.ndarray]]:
     if entries:
         numbers = np.loadtxt(file, comments="%", ndmin=2, max_rows=entries + 1, encoding="latin-1")
     if numbers.shape != (entries, width):
-        raise ValueError(f"its entries have shape {numbers.shape}, not {(entries, width)}")
+        present = f"{len(numbers):,} of {numbers.shape[1]}"
+        raise ValueError(f"it declares {entries:,} entries of {width} numbers but has {present}")
     ends = numbers[:, :2]
     if (ends != np.round(ends)).any() or (ends < 1).any() or (ends > n).any():
         raise ValueError(f"an index is not between 1 and {n:,}")

@@ -234,10 +234,12 @@ def _load_path(
                 f"{path} is a node table without its edges; pass the folder with both, "
                 f"{path.parent}."
             )
+        if path.suffix in (".sqlite", ".duckdb", ".db"):
+            raise DatasetError(f"{path} is not a SQLite or DuckDB database.")
         formats = ", ".join(form.what for form in FORMATS if not form.is_folder)
         raise DatasetError(
-            f"{path} has an unsupported format; use one of {formats}, or the folder that contains "
-            "the node and edge tables."
+            f"{path} has an unsupported format; use one of {formats}, a SQLite or DuckDB database, "
+            "an Excel workbook, or the folder that contains the node and edge tables."
         )
     if str(source).lower() == REDDIT:
         raise DatasetError(

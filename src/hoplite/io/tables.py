@@ -606,7 +606,7 @@ class NodeTable:
             rows = ", ".join(map(str, unknown[:3].tolist()))
             shown = self._work.rows(f"SELECT id FROM cells WHERE rowid IN ({rows}) ORDER BY rowid")
             raise DatasetError(
-                f"{label} has {plural(unknown.size, 'node')} for train or val without a label "
+                f"{label} puts {plural(unknown.size, 'node')} without a label in train or val "
                 f"(first: {', '.join(repr(name) for (name,) in shown)}); leave the split empty, or "
                 "add a label."
             )

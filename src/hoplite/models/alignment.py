@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from msgspec import Meta
 
-from hoplite.errors import ConfigError, HopliteWarning, ModelFileError, plural, some_of
+from hoplite.errors import ConfigError, ModelFileError, by_interface, plural, some_of, warn
 from hoplite.graph import Graph, NodeData, StoredHops, types_of
 from hoplite.labels import CLASSES, kind_of, known_labels
 from hoplite.models import ModelConfig
@@ -70,7 +69,7 @@ def aligned_columns(
     if feature_names and data.feature_names:
         if data.feature_names == feature_names:
             return None
-        _check_names(feature_names, data.feature_names)
+        _check_names(feature_names, data.feature_names, data)
         _warn_of_new_values(data, set(feature_names))
         place = {name: j for j, name in enumerate(data.feature_names)}
         return np.array([place.get(name, -1) for name in feature_names], np.int64)
@@ -153,8 +152,8 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
         return
     other = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
     raise ModelFileError(
-        f"column {other!r} was prepared differently for {data.name} than for training; read its "
-        "tables with prepare=model, or make the store with `hoplite propagate --prepare MODEL_DIR`."
+        f"column {other!r} was prepared differently for {data.name} than for training; "
+        f"{_build_store() if data.stored is not None else 'read its tables with prepare=model'}."
     )
 
 
@@ -170,24 +169,34 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
     check_neighbours(config)
     for option in ("operator", "basis"):
         if getattr(config, option) != getattr(stored, option):
-            raise ConfigError(
-                f"is {getattr(config, option)!r} but {stored.folder} was built with "
-                f"{getattr(stored, option)!r}; model and store must agree.",
-                option,
-            )
+            other = f"is {getattr(config, option)!r} but {stored.folder} was built with "
+            other += repr(getattr(stored, option))
+            if loop_weight is None:  # in training
+                raise ConfigError(f"{other}; leave it out.", option)
+            raise ConfigError(f"the model's {option} {other}; {_build_store()}.")
     own = stored.loop_weight
     if find_operator(stored.operator).loop and loop_weight not in (None, own):
         raise ConfigError(
             f"{stored.folder} has self-loops of weight {own:g} in its operator but the model has "
-            f"{loop_weight:g}, the mean edge weight in training; build a store for it with "
-            "`hoplite propagate --prepare MODEL_DIR`, or pass the dataset itself."
+            f"{loop_weight:g}, the mean edge weight in training; {_build_store()}, or pass the "
+            "dataset itself."
         )
     if config.hops > stored.hops:
         raise ConfigError(
-            f"is {config.hops} but {stored.folder} has {stored.hops}; "
-            f"add more with `hoplite propagate ... --hops {config.hops} --out {stored.folder}`.",
+            f"is {config.hops} but {stored.folder} has only {stored.hops}; add more with "
+            + by_interface(
+                f"hoplite.propagate(..., {str(stored.folder)!r}, hops={config.hops}).",
+                f"`hoplite propagate ... --hops {config.hops} --out {stored.folder}`.",
+            ),
             "hops",
         )
+
+
+def _build_store() -> str:
+    """How to build a store that fits a model."""
+    return "build the store with " + by_interface(
+        "hoplite.propagate(..., prepare=model)", "`hoplite propagate --prepare MODEL_DIR`"
+    )
 
 
 def check_neighbours(config: ModelConfig) -> None:
@@ -238,7 +247,8 @@ def labels_in(graph: Graph, class_names: tuple[str, ...]) -> np.ndarray:
     return places[labels]
 
 
-def _check_names(own: tuple[str, ...], of_graph: tuple[str, ...]) -> None:
+def _check_names(own: tuple[str, ...], of_graph: tuple[str, ...], data: NodeData) -> None:
+    advice = _build_store() if data.stored is not None else "use the same feature columns"
     for message, names, others in (
         ("the model expects feature {!r}, which the graph does not have", own, of_graph),
         ("the graph has feature {!r}, which the model does not know", of_graph, own),
@@ -246,10 +256,7 @@ def _check_names(own: tuple[str, ...], of_graph: tuple[str, ...]) -> None:
         known, columns = set(others), {name.split("=")[0] for name in others if "=" in name}
         for name in names:
             if name not in known and not ("=" in name and name.split("=")[0] in columns):
-                raise ModelFileError(
-                    f"{message.format(name)}; use the same feature columns, or make the store with "
-                    "`hoplite propagate --prepare MODEL_DIR`."
-                )
+                raise ModelFileError(f"{message.format(name)}; {advice}.")
 
 
 def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
@@ -257,10 +264,9 @@ def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
     names = [name for name in data.feature_names or () if name not in known]
     if names:
         columns = ", ".join(sorted({name.split("=")[0] for name in names}))
-        warnings.warn(
+        warn(
             f"{data.name} has values of {columns} that the model does not know ({some_of(names)}); "
             "they are ignored.",
-            HopliteWarning,
             stacklevel=5,
         )
 

@@ -74,9 +74,9 @@ class Model(ABC):
 
     @classmethod
     def source(cls) -> str:
-        """The module that makes it known in another process; empty for Hoplite's own."""
+        """The ``module:Class`` that another process imports; empty for Hoplite's own."""
         own = cls.__module__.startswith(("hoplite.models.", "hoplite.nets."))
-        return "" if own else cls.__module__
+        return "" if own else f"{cls.__module__}:{cls.__qualname__}"
 
     @classmethod
     def variants(cls) -> tuple[str, ...]:

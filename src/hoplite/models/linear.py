@@ -186,13 +186,29 @@ class LinearModel(Model):
 
     def filter(self, weights: Weights) -> Filter:
         """The model at some weights, as the engine evaluates it."""
-        return Filter(weights["theta"], self.coefficients(weights), self.is_fixed)
+        return Filter(weights["theta"], self._checked_coefficients(weights), self.is_fixed)
+
+    def _checked_coefficients(self, weights: Weights) -> np.ndarray | None:
+        """:meth:`coefficients`; ConfigError unless the model's class returns the right shape."""
+        values, most = self.coefficients(weights), 1 + self.num_parts * self.config.hops
+        if values is None and weights["theta"].ndim == 3:  # every hop has its own map
+            return None
+        values, allowed = np.asarray(values), ((), (self.num_classes,))
+        if not 1 <= values.ndim <= 2 or len(values) > most or values.shape[1:] not in allowed:
+            what = f"{type(self).__name__}.coefficients returned shape {values.shape}"
+            raise ConfigError(f"{what}; it must be ({most},).")
+        return values
 
     def filter_gradient(self, weights: Weights, gradient: FilterGradient) -> Weights:
         """The gradient by the weights from that by the filter."""
         if gradient.coefficients is None:
             return {"theta": gradient.maps}
         by_weight = self.coefficients_vjp(weights, gradient.coefficients)
+        own = {name: value.shape for name, value in weights.items() if name not in self.map_weights}
+        shapes = by_weight and {name: np.shape(value) for name, value in by_weight.items()}
+        if shapes is None or not shapes.items() <= own.items():
+            what = f"{type(self).__name__}.coefficients_vjp returned the shapes {shapes}"
+            raise ConfigError(f"{what}; they must be {own}, those of the filter's weights.")
         typed = {name: np.asarray(value, weights[name].dtype) for name, value in by_weight.items()}
         return {"theta": gradient.maps} | typed
 
@@ -234,7 +250,7 @@ class LinearModel(Model):
 
     def all_coefficients(self, weights: Weights) -> np.ndarray:
         """The coefficients of all hops, those that are left out as 0."""
-        first = self.coefficients(weights)
+        first = self._checked_coefficients(weights)
         assert first is not None  # models with a map per hop have their own
         missing = 1 + self.num_parts * self.config.hops - len(first)
         return np.concatenate([first, np.zeros((missing, *first.shape[1:]), first.dtype)])

@@ -33,7 +33,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
 from hoplite import files
-from hoplite.errors import ModelFileError, option_name, plural
+from hoplite.errors import ModelFileError, by_interface, option_name, plural
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.base import Weights
 from hoplite.models.labelprop import CorrectSmooth
@@ -67,7 +67,7 @@ class ModelFile:
     node_index: NodeIndex | None = None  # the nodes that labels inside belong to
     correct_smooth: CorrectSmooth | None = None
     neighbours: NeighbourLabels | None = None  # the labels that it reads
-    module: str = ""  # that makes the model known (or package.module:Class), if it is not our own
+    module: str = ""  # package.module:Class of a model that is not our own
     weights_sha256: Digest = "0" * 64  # written by :func:`write_folder`, as the next one
     result_sha256: Digest | None = None
     format: Literal[1] = 1
@@ -242,15 +242,14 @@ def _read_config(path: Path) -> ModelFile:
         if model.module and not is_known(model.model.get("model")):
             raise ModelFileError(
                 f"{path} has the model {model.model.get('model')!r}, which is unknown; "
-                f"{_remedy(model.module)}, or install its package with an entry point in the "
-                "group 'hoplite.models'."
+                f"{_remedy(model.module)}, or install the package that declares it."
             )
         _ = model.config
         return model
     except (FileNotFoundError, NotADirectoryError):
         raise ModelFileError(
-            f"{path.parent} is not a model folder; pass one written by `hoplite train --out` or "
-            "model.save()."
+            f"{path.parent} is not a model folder; pass one written by "
+            f"{by_interface('TrainedModel.save', '`hoplite train --out`')}."
         ) from None
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
@@ -260,9 +259,9 @@ def _read_config(path: Path) -> ModelFile:
 
 def _remedy(source: str) -> str:
     """How to register the model of this :meth:`Model.source`."""
-    if ":" not in source:
-        return f"import {source} first"
-    return f"pass its class to hoplite.register_model first, or use --model {source}"
+    module, _, name = source.partition(":")
+    register = f"import {module} and pass {name} to hoplite.register_model first"
+    return by_interface(register, f"add --model {source}")
 
 
 def _read_weights(
@@ -274,8 +273,8 @@ def _read_weights(
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != model.weights_sha256:
             raise ModelFileError(
-                f"{path} is truncated or belongs to another model; its checksum does not match "
-                f"{CONFIG_FILE}."
+                f"{path} is truncated or belongs to another model: its checksum does not match "
+                f"{CONFIG_FILE}; train the model again."
             )
         with safe_open(path, framework="numpy") as file:
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
@@ -289,9 +288,11 @@ def _read_weights(
                 )
             weights = {name: file.get_tensor(name) for name in parts} if floats else {}
     except OSError as error:
-        raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
+        problem = f"cannot read {path}: {error.strerror}; train the model again."
+        raise ModelFileError(problem) from None
     except (SafetensorError, ValueError) as error:
-        raise ModelFileError(f"{path} is not a weights file: {error}.") from None
+        problem = f"{path} is not a weights file ({error}); train the model again."
+        raise ModelFileError(problem) from None
     if not floats or not all(np.isfinite(value).all() for value in weights.values()):
         raise ModelFileError(f"{path} contains weights that are not finite; train the model again.")
     return weights

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
 from hoplite.bases import find_basis
 from hoplite.config import FAMILIES, GROUPS, Checked, TrainingConfig, flag_setting
-from hoplite.errors import ConfigError, nearest_hint, option_name, worded
+from hoplite.errors import ConfigError, by_interface, nearest_hint, option_name
 from hoplite.formatting import listing
 from hoplite.preparation import TableOptions
 
@@ -230,18 +230,24 @@ def register_model(model: ModelClass) -> ModelClass:
     return model
 
 
-def _register(model: Any) -> type[Model]:
-    """``model``, or the Model that an adapter makes of it, which is known from now on."""
+def _register(model: Any, address: str = "") -> type[Model]:
+    """``model``, or the Model that an adapter makes of it, which is known from now on.
+
+    ``address`` is that by which the user named it.
+    """
     settings = getattr(model, "Settings", None)
     if isinstance(model, type) and not _is_config(settings):
         adapters = [EntryPoint(address, address, GROUP).load() for address in ADAPTERS]
         model = next(filter(None, (adapt(model) for adapt in adapters)), model)
         settings = getattr(model, "Settings", None)
     if not _is_config(settings):
-        raise ConfigError(f"{model!r} is not a Model; derive it from hoplite.models.Model.")
+        raise ConfigError(
+            f"{address or repr(model)} is not a model class; derive it from "
+            "hoplite.models.LinearModel (or LabelModel, Network, RowNetwork) or torch.nn.Module."
+        )
     name, place = getattr(model, "name", None), (model.__module__, model.__qualname__)
     if not isinstance(name, str) or not name.isidentifier() or name == AUTO:
-        raise ConfigError(f"the name of {place[1]} is {name!r}; use letters and digits.")
+        raise ConfigError(f'{place[1]}.name is {name!r}; use letters and digits, e.g. "damped".')
     known = MODELS.get(name)
     if known is not None and (known.__module__, known.__qualname__) != place:
         raise ConfigError(
@@ -296,19 +302,19 @@ def find_model(name: str | type) -> type[Model]:
         )
     if name == AUTO:
         raise ConfigError(
-            f"is 'auto'; only {worded('hoplite.auto(graph)', '`hoplite train`')} chooses a "
+            f"is 'auto'; only {by_interface('hoplite.auto(graph)', '`hoplite train`')} chooses a "
             "model, so name one here.",
             "model",
         )
     if ":" in name:
         known = {address_of(model): model for model in MODELS.values()}
-        return known.get(name) or _register(_load(EntryPoint(name, name, GROUP)))
+        return known.get(name) or _register(_load(EntryPoint(name, name, GROUP)), name)
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
         names = [*MODELS, *entries]
         what = ", which is for sets of graphs; for nodes" if name in FAMILIES else ";"
         raise ConfigError(
-            f"is {name!r}{what} it must be one of {', '.join(names)}."
+            f"is {name!r}{what} it must be one of {', '.join(names)} or MODULE:CLASS."
             f"{nearest_hint(name, [*names, AUTO])}",
             "model",
         )
@@ -333,7 +339,7 @@ def _load(entry: EntryPoint) -> Any:
 
 def address_of(model: type[Model]) -> str:
     """The name by which :func:`find_model` finds ``model`` in another process, too."""
-    return f"{model.__module__}:{model.__qualname__}" if model.source() else model.name
+    return model.source() or model.name
 
 
 def all_settings() -> dict[str, dataclasses.Field[Any]]:
@@ -414,8 +420,8 @@ def own_options(model: str | type, options: Mapping[str, Any]) -> dict[str, Any]
         if name not in own and value != known[name].default:
             known[name].metadata["check"](name, value)
             raise ConfigError(
-                f"is {value!r} but {find_model(model).name} has no {name}; leave it out, or use "
-                f"{listing(models_with(name), 'or')}.",
+                f"is {value!r} but {find_model(model).name} has no such setting; leave it out, or "
+                f"use {listing(models_with(name), 'or')}.",
                 name,
             )
     return {name: value for name, value in options.items() if name in own}

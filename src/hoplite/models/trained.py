@@ -216,7 +216,7 @@ class TrainedModel:
         ----------
         data : NodeData
         memory : str or int, optional
-            Peak memory of the process if ``data`` is a hop store, such as ``"700MB"``.
+            Memory limit of the process if ``data`` is a hop store, such as ``"700MB"``.
 
         Yields
         ------
@@ -243,8 +243,7 @@ class TrainedModel:
                 yield first, _checked(part, first)
         elif memory is not None:
             raise ConfigError(
-                "is only used with hop stores; build one with `hoplite propagate` and "
-                "predict from it.",
+                "is only used with hop stores; leave it out.",
                 "memory",
             )
         else:

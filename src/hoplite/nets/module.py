@@ -67,10 +67,6 @@ class ModuleModel(Network):
         self._built: WeakKeyDictionary[WholeGraph, dict[float, torch.nn.Module]]
         self._built = WeakKeyDictionary()
 
-    @classmethod
-    def source(cls) -> str:
-        return f"{cls.__module__}:{cls.__qualname__}"
-
     def initial(self, rng: np.random.Generator | None) -> Weights:
         """What the module has when it is made after ``torch.manual_seed`` of the same seed."""
         if rng is None:

@@ -29,7 +29,7 @@ from hoplite.config import check_hops
 from hoplite.csr import row_ranges
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.sparse import SparseMatrix
-from hoplite.errors import HopliteWarning, StoreError, check_choice, option_name
+from hoplite.errors import HopliteWarning, StoreError, check_choice, option_name, plural
 from hoplite.files import locked, remove_leftovers
 from hoplite.graph import Graph, GraphData
 from hoplite.io.array_files import check_crc32
@@ -79,7 +79,7 @@ def propagate(
     hops, operator, basis
         k, S and the polynomials p_i, as in a model.
     memory : str or int
-        Peak memory of the process, such as ``"4GB"``, including the imported libraries; on a
+        Memory limit of the process, such as ``"4GB"``, including the imported libraries; on a
         cluster also of each worker.
     dtype : {"float32", "float16", "bfloat16"}
         Data type of hops 1 to k; :meth:`HopStore.errors` has the rounding errors.
@@ -247,10 +247,12 @@ def adopt_manifest(
     else:
         for name, value in wanted.items():
             if getattr(present, name) != value:
-                raise StoreError(
-                    f"{folder} already contains the hops of {present.name} with {name} "
-                    f"{getattr(present, name)}, not {value}; use another folder."
-                )
+                problem = f"was built with {name} {getattr(present, name)}, not {value}"
+                if name in ("graph", "features", "nodes", "columns"):
+                    size = f"{plural(present.nodes, 'node')}, {plural(present.columns, 'feature')}"
+                    problem = f"is a hop store of {present.name} ({size}), and {data.name} is "
+                    problem += "another graph, or its edges or features have changed"
+                raise StoreError(f"{folder} {problem}; choose another folder.")
         panels, rows = present.panels, present.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
         cost.check_room(sizes, widest, held, limit, taken=peak)

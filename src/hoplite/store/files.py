@@ -41,7 +41,7 @@ from msgspec import Meta
 from hoplite.bases import find_basis
 from hoplite.config import MAX_HOPS
 from hoplite.csr import PIECE, CsrRows, csr_of, index_type, row_ranges
-from hoplite.errors import StoreError, check_choice, option_name
+from hoplite.errors import StoreError, by_interface, check_choice, option_name
 from hoplite.files import read_json, write_json
 from hoplite.io import array_files, node_files
 from hoplite.io.node_files import Checksum, Count, NodeFacts
@@ -125,14 +125,15 @@ def read_manifest(folder: Path) -> Manifest:
         return read_json(path, Manifest)
     except FileNotFoundError as error:
         raise StoreError(
-            f"{folder} is not a hop store; build one with `hoplite propagate DATASET --out ...`."
+            f"{folder} is not a hop store; build one with "
+            f"{by_interface('hoplite.propagate(...)', '`hoplite propagate`')}."
         ) from error
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise StoreError(
-            f"{path} is damaged or not a manifest ({error}); remove {folder} and run "
-            "`hoplite propagate` again."
+            f"{path} is damaged or not a manifest ({error}); remove {folder} and build the store "
+            "again."
         ) from error
 
 
@@ -237,13 +238,15 @@ class StoredAdjacency:
         return csr_of(values, indices, indptr - indptr[0], self.rows)
 
 
+def repeat_propagate() -> str:
+    """What completes and repairs a store, for messages."""
+    return f"run the same {by_interface('hoplite.propagate(...)', '`hoplite propagate`')} again"
+
+
 def damaged(path: Path, error: Exception) -> StoreError:
     """The error for a file of the graph that cannot be read, or was not written so."""
     why = getattr(error, "strerror", None) or error
-    return StoreError(
-        f"{path} is missing or damaged ({why}); run the same `hoplite propagate` again to repair "
-        "it."
-    )
+    return StoreError(f"{path} is missing or damaged ({why}); {repeat_propagate()} to repair it.")
 
 
 class DamagedBlock(StoreError):
@@ -251,10 +254,11 @@ class DamagedBlock(StoreError):
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(path, problem)
-        self.path, self.problem = path, problem
+        self.path = path
+        self._sentence = f"{path} {problem}; {repeat_propagate()} to repair it."
 
     def __str__(self) -> str:
-        return f"{self.path} {self.problem}; run the same `hoplite propagate` again to repair it."
+        return self._sentence
 
 
 def encode(values: np.ndarray, dtype: str) -> np.ndarray:

@@ -127,13 +127,13 @@ class _Update:
         if adjacency is None:
             raise StoreError(
                 f"{store.folder} does not store all of its edges, because some vanish in its "
-                "operator; build a store of the extended graph with `hoplite propagate`."
+                "operator; build a store of the extended graph."
             )
         structural = structural_count(names) is not None or bool(log_degrees_of(store))
         if structural or links_among(names, store.preparation) is not None:
             raise StoreError(
                 f"{store.folder} has structural features, which change everywhere with every new "
-                "edge; build a store of the extended graph with `hoplite propagate`."
+                "edge; build a store of the extended graph."
             )
         self._new = tables.read(weighted=adjacency.weighted)
         self._changed, rows = changed_rows(adjacency, self._new)

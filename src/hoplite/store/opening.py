@@ -90,8 +90,8 @@ def open_extended(
     data = open_data(source, seed=seed, prepare=prepare, **own)
     if data.stored is not None:
         raise ConfigError(
-            f"{source} is a hop store; first add the nodes to it with `hoplite propagate {news[0]} "
-            f"--update --out {source}`, then predict."
+            f"{source} is a hop store; first add the nodes to it with "
+            f"`hoplite propagate {news[0]} --update --out {source}`, then predict."
         )
     graph, tables = data.in_memory(), table_source(source)
     named, edge_tables = np.empty(0, np.int64), () if tables is None else (tables,)
@@ -197,8 +197,8 @@ def _for_task(data: NodeData, task: str) -> NodeData:
     there = task if task == AUTO else kind_of(data.labels).task
     if there != task:
         raise ConfigError(
-            f"is {task!r}, but {data.name} has labels for {there}; rebuild the store with "
-            f"`hoplite propagate --task {task}`.",
+            f"is {task!r}, but {data.name} has labels for {there}; leave it out, or build a store "
+            f"with {option_name('task', task)}.",
             "task",
         )
     return data

@@ -48,7 +48,9 @@ class HopStore(NodeFiles):
     ((3, 5, 1433), True)
     """
 
-    def __init__(self, folder: Path, manifest: files.Manifest) -> None:
+    def __init__(self, folder: Path, manifest: files.Manifest | None = None) -> None:
+        if manifest is None:
+            raise StoreError(f"use HopStore.open({str(folder)!r}) to open a hop store.")
         super().__init__(folder / manifest.data, manifest)
         self.folder, self.manifest = folder, manifest
         self.num_features, self.loop_weight = manifest.columns, manifest.loop_weight
@@ -130,9 +132,12 @@ class HopStore(NodeFiles):
         unfinished = self._unfinished(0)
         if unfinished:
             panel, hop = unfinished[0]
+            if self._blocks.record_path(hop, panel).exists():  # it was complete: what is damaged?
+                for block in range(len(self.manifest.row_blocks)):
+                    self._blocks.check(hop, block, panel)
             raise StoreError(
-                f"{self.folder} is not complete (panel {panel} of hop {hop} is missing, the first "
-                f"of {len(unfinished):,}); run the same `hoplite propagate` again to finish it."
+                f"{self.folder} is not complete (the first missing hop is {hop}); "
+                f"{files.repeat_propagate()} to finish it."
             )
         return self
 

@@ -52,10 +52,10 @@ from hoplite.config import TrainingConfig, check_number
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteError, plural, warn
 from hoplite.graph import Graph, Split
-from hoplite.io.convert import converted
 from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
 from hoplite.models.trained import LEARNED_FROM, TrainedModel, check_trained, learned_nodes
+from hoplite.store import open_data
 from hoplite.training.results import train
 
 ROUNDING = 1e-6  # by which computed probabilities are taken for larger than they are
@@ -172,7 +172,7 @@ def certify(
     ----------
     model : TrainedModel
         A model that predicts one class for each node.
-    data : Graph, or a graph of another library
+    data : Graph, or what :func:`hoplite.load` accepts
         The graph of the training with the same split, whose parts are random draws from all nodes.
         The certificates are about the nodes outside the split; if there are none, PAC-Bayes is
         about the test nodes.
@@ -211,7 +211,7 @@ def certify(
     """
     check_number("confidence", confidence, 0, 1, open_ends="lm")
     check_trained(model)
-    graph: Graph = converted(data, prepare=model).in_memory()
+    graph = open_data(data, prepare=model).in_memory()
     if not model.task.exclusive:
         raise ConfigError(
             "certificates require one class per node, but the model is for "
@@ -222,8 +222,8 @@ def certify(
     methods: dict[str, Callable[..., Certificate]] = {"holdout": holdout_certificate}
     if _is_balanced(model, graph):
         refusals["pac_bayes"] = (
-            "all classes have equally many training nodes, but not equally many nodes, so the "
-            "split is not a random draw from all nodes."
+            "the training nodes are balanced by class, so they are not a random sample of all "
+            "nodes."
         )
     else:
         methods["pac_bayes"] = partial(pac_bayes_certificate, seed=seed)
@@ -239,8 +239,9 @@ def certify(
         )
     if certificates["holdout"] is not None and "pac_bayes" not in methods:
         warn(
-            "the bound from test nodes holds only if they are a random draw from all nodes that "
-            "are not for training or validation; the training nodes are no random draw."
+            "the training nodes are balanced by class, so they are not a random sample of all "
+            "nodes. The bound from test nodes holds only if these are a random sample of all nodes "
+            "that are not for training or validation."
         )
     return Certificates(**certificates, refusals=refusals)
 
@@ -421,8 +422,8 @@ def _features(
     config, kind = model.config, model.config.kind
     if not issubclass(kind, LinearModel) or model.parts_ or config.neighbour_labels:
         raise ConfigError(
-            "the PAC-Bayes bound requires a linear model with a single operator, without "
-            "relations or labels of neighbours."
+            "it requires a linear model with one operator, without relations or labels of "
+            "neighbours."
         )
     graph = model.aligned(graph)
     propagation = Propagation.of(graph, config)

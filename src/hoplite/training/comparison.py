@@ -363,6 +363,8 @@ class GraphGain:
 
     def describe(self) -> str:
         """One line with all figures."""
+        if math.isnan(self.baseline) or math.isnan(self.graph):
+            return f"{title_of(self.metric)} is undefined: the validation nodes have a single class"
         gain = f"{self.graph - self.features:+z.3f} ± {self.error:.3f}"
         return (
             f"{title_of(self.metric)}: baseline {self.baseline:z.3f}, features alone "

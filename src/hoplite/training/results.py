@@ -21,6 +21,7 @@ from hoplite.errors import (
     ConfigError,
     GraphError,
     HopliteWarning,
+    by_interface,
     check_choice,
     option_name,
     plural,
@@ -64,6 +65,7 @@ from hoplite.training.comparison import (
 )
 from hoplite.training.fit import MAX_FOLDED, MIN_LABELS, fit
 from hoplite.training.linear import plan_order
+from hoplite.training.path import relative_penalty
 from hoplite.training.runs import (
     OutOfTimeError,
     Report,
@@ -570,7 +572,7 @@ def train(
     progress : bool or callable, default False
         True for a progress bar, or a function to call after every epoch.
     memory : str or int, optional
-        Peak memory of the process for a store, "4GB" by default.
+        Memory limit of the process for a store, "4GB" by default.
     cluster : str, optional
         Address of a Dask cluster whose workers share the rows of a store.
     sample_weight : (n,) array, optional
@@ -746,7 +748,8 @@ def _check_store_options(data: NodeData, **options: Any) -> None:
     names = [name for name, value in options.items() if value is not None]
     if data.stored is None and names:
         raise ConfigError(
-            "is only used with hop stores; build one with `hoplite propagate` and train on it.",
+            "is only used with hop stores; leave it out, or build one with "
+            f"{by_interface('hoplite.propagate(...)', '`hoplite propagate`')} and train on it.",
             names[0],
         )
 
