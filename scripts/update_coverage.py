@@ -84,8 +84,8 @@ def main() -> None:
     parser.add_argument("--graphs", type=Path, required=True, help="Folder of the .npz files.")
     folder = parser.parse_args().graphs
     lines = [
-        "| graph | train / val / test | accuracy | covered at 90 % | least to most | labels in a "
-        "set | empty sets | calibration error | calibrated |",
+        "| graph | train / val / test | accuracy | coverage at 90 % | range of coverage | mean set "
+        "size | empty sets | calibration error | calibration error with `--calibrate` |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for file, name in GRAPHS.items():

@@ -225,7 +225,7 @@ def test_only_unlabelled_nodes(graph, tmp_path):
     assert command(*words, *words_least).returncode == 0
     assert pyarrow.csv.read_csv(out)["id"].to_pylist() == least["id"].tolist()
     printed = command(*words, "--top", "3", "--overwrite").stdout
-    assert "the 3 nodes with the highest probability." in " ".join(printed.split())
+    assert "the 3 nodes with the highest probability" in " ".join(printed.split())
     alone = int((np.diff(graph.adjacency.indptr)[hidden] == 0).sum())
     assert summary["isolated"] == alone
     assert (f"{alone} of {len(hidden)} nodes ha" in " ".join(printed.split())) == (alone > 0)

@@ -246,7 +246,8 @@ def kind_of(labels: np.ndarray) -> LabelKind:
             return kind
     raise GraphError(
         f"labels have type {labels.dtype} and shape {labels.shape}; pass an integer class for each "
-        "node (-1 where unknown), a number (NaN where unknown), or a row of 0 and 1."
+        "node (-1 where unknown; pandas.factorize makes integers of names), a number (NaN where "
+        "unknown), or a row of 0 and 1."
     )
 
 

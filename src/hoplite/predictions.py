@@ -20,6 +20,7 @@ from hoplite.errors import (
     HopliteWarning,
     check_choice,
     nearest_hint,
+    option_name,
     plural,
 )
 from hoplite.files import atomic_write
@@ -199,7 +200,9 @@ class Order:
     ) -> Order:
         """See :func:`predict_table`."""
         if ascending and sort is None and top is None:
-            raise ConfigError("requires sort or top.", "ascending")
+            raise ConfigError(
+                f"requires {option_name('sort')} or {option_name('top')}.", "ascending"
+            )
         if top is not None:
             check_number("top", top, 1, whole=True)
         positive = getattr(model.task, "positive", None)
@@ -209,7 +212,8 @@ class Order:
             if positive is not None:
                 sort = class_columns(model.class_names)[positive]
             elif model.task.has_classes and not model.task.exclusive:
-                raise ConfigError("requires sort, because nodes have several labels.", "top")
+                needed = f"requires {option_name('sort')}, because nodes have several labels."
+                raise ConfigError(needed, "top")
             else:
                 sort = "probability" if model.task.has_classes else "predicted"
         return cls(sort or "", top, ascending)

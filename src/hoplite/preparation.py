@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import check_flag, check_number
-from hoplite.errors import ConfigError, check_choice, nearest_hint, plural, some_of
+from hoplite.errors import ConfigError, check_choice, nearest_hint, option_name, plural, some_of
 from hoplite.formatting import listing, short
 from hoplite.labels import AUTO, TASK_WORDS
 
@@ -154,11 +154,9 @@ class TableOptions:
         if not isinstance(self.type, str):
             raise ConfigError(f"is {self.type!r}; it must be the name of a column.", "type")
         if len({*self.ends, self.weight, self.type}) < 4:
-            typed = f", type is {self.type!r}" if self.type else ""
-            raise ConfigError(
-                f"source, target and weight are {self.source!r}, {self.target!r} and "
-                f"{self.weight!r}{typed}; they must be different columns."
-            )
+            names = ("source", "target", "weight", *(["type"] if self.type else []))
+            roles = listing([option_name(name, getattr(self, name)) for name in names])
+            raise ConfigError(f"{roles} must name different columns.")
         for name in ("drop", "only", "text"):
             columns = getattr(self, name)
             columns = columns.split(",") if isinstance(columns, str) else columns

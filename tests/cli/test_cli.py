@@ -133,7 +133,7 @@ def test_own_tables_from_training_to_labels(tmp_path):
         (2, ["train", "cora", "--threads", "100000"], "threads is 100000"),
         (1, ["train", "cora", "--out", "/dev/null/x"], "not a writable folder"),
         (1, ["predict", "nowhere", "cora", "--out", "x.csv"], "not a model folder"),
-        (2, ["predict", "nowhere", "cora", "--out", "x.xls"], "suffix of --out"),
+        (2, ["predict", "nowhere", "cora", "--out", "x.xls"], "file extension of --out"),
         (2, ["predict", "nowhere", "cora", "--out", "x.csv", "--sets", "90"], "mean 0.9?"),
     ],
 )

@@ -30,7 +30,7 @@ def test_tables_and_page(folder):
     assert "Page: a page.html" in text
     page = (folder / "a page.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
-    assert "<h1>Why node 1701 is predicted " in page
+    assert "<h1>Why node 1701 is predicted as " in page
     assert "hoplite explain lgc cora --node 1701 --out &#39;a page.html&#39;" in page
 
 
@@ -38,10 +38,10 @@ def test_several_nodes(folder):
     options = ["--node", "p3", "p8", "--out", "why.html"]
     report = succeed("explain", "club-model", "club", *options, cwd=folder)
     for place, node in ((1, "p3"), (2, "p8")):
-        assert f"Node {node} of club is predicted " in report
+        assert f" for node {node} of club" in report
         assert f"Page: why-{place}.html" in report
         page = (folder / f"why-{place}.html").read_text(encoding="utf-8")
-        assert f"<h1>Why node {node} is predicted " in page
+        assert f"<h1>Why node {node} is predicted as " in page
         assert "By a value of the node itself" in page
     values = json.loads(
         succeed("explain", "club-model", "club", *options[:3], "--json", cwd=folder)

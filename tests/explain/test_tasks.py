@@ -48,11 +48,11 @@ def test_a_number_is_a_sum_in_its_units(plain):
         assert output["value"] == pytest.approx(why.margin)
         assert "probability" not in {*output, *summary["node"]}
         assert why.changes() is None
-    assert f"is predicted {why.margin:.6g}" in title(why.summary())
+    assert f"Why {why.margin:.6g} is predicted" in title(why.summary())
     assert len(why.plot("classes").data) == 1
-    with pytest.raises(ConfigError, match="the task is regression"):
+    with pytest.raises(ConfigError, match="the task of the model is regression"):
         flips(model, graph, graph.node_ids[0])
-    with pytest.raises(ConfigError, match="the task is regression"):
+    with pytest.raises(ConfigError, match="the task of the model is regression"):
         explain(model, graph, graph.node_ids[0], against=0)
 
 

@@ -110,5 +110,5 @@ def test_edge_lists_name_their_columns(tmp_path: Path) -> None:
 
 
 def test_each_edge_column_has_a_name_of_its_own() -> None:
-    with pytest.raises(ConfigError, match="they must be different columns"):
+    with pytest.raises(ConfigError, match="must name different columns"):
         hoplite.TableOptions(source="from", target="from")

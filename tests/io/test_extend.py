@@ -177,7 +177,7 @@ def new_tables(nodes=None, edges=None):
     ("nodes", "edges", "sentence"),
     [
         ({"id": ["b"]}, None, "nodes has the id 'b' in data row 1, which is already a node"),
-        ({"age": pa.nulls(1)}, None, "nodes has no column 'age', a number that the model was trai"),
+        ({"age": pa.nulls(1)}, None, "nodes has no column 'age' (a number), which the model was"),
         ({"id": pa.nulls(1)}, None, "nodes has no column 'id'"),
         ({"age": ["old"]}, None, "'old'"),
         ({}, {"source": ["p"], "target": ["q"], "weight": [1]}, "'q'"),

@@ -119,7 +119,9 @@ def test_dates_that_are_none(tmp_path, reader):
     assert "'day'" in complaint(reader, tmp_path / "t")
     dates = [f"2020-01-0{i + 1}" for i in range(5)]
     write(tmp_path / "t", {"id": list("abcdef"), "day": [*dates, "unknown"]})
-    with pytest.warns(HopliteWarning, match="as text because 1 of 6 .* dates: 'unknown'"):
+    with pytest.warns(
+        HopliteWarning, match="as text because 1 of 6 .* as a date, such as 'unknown' .* correct it"
+    ):
         assert len(reader(tmp_path / "t")[1]) == 6
     write(tmp_path / "t", {"id": ["a", "b"], "day": ["2020-02-30", "2020-02-29"]})
     assert reader(tmp_path / "t")[1] == ("day=2020-02-29", "day=2020-02-30")
@@ -146,7 +148,7 @@ def test_a_measurement_is_no_class(tmp_path, reader, kind, labels, count):
     count = len(np.unique(labels))
     message = complaint(reader, tmp_path / "t")
     assert f"'label' of {tmp_path / 't' / 'nodes'}.{kind} has {count:,} different num" in message
-    assert "regression if they are measurements, or classification if they are classes" in message
+    assert "task='regression' if they are measurements" in message
     found = reader(tmp_path / "t", task="regression")
     np.testing.assert_array_equal(found[2], labels)
     assert found[3] == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import shutil
 import socket
@@ -289,3 +290,22 @@ def test_a_server_that_is_not_there():
     with pytest.raises(DatasetError, match="cannot be read") as caught:
         hoplite.load("postgresql://nobody@127.0.0.1:1/none")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_mixed_line_ends_lose_no_row(tmp_path, packed):
+    rows = ["id,label,age", *(f"n{i},{'xy'[i % 2]},{i}.5" for i in range(50))]
+    text = "".join(row + ("\n" if i % 7 == 3 else "\r\n") for i, row in enumerate(rows)).encode()
+    (tmp_path / "edges.csv").write_bytes(b"source,target\r\nn0,n1\nn1,n2\r\n")
+    file = tmp_path / ("nodes.csv.gz" if packed else "nodes.csv")
+    file.write_bytes(gzip.compress(text) if packed else text)
+    graph = hoplite.load(tmp_path, scale="none")
+    assert graph.features[:, 0].tolist() == [i + 0.5 for i in range(50)]
+    assert graph.num_edges == 2
+
+
+def test_a_binary_file_is_not_text(tmp_path):
+    (tmp_path / "nodes.csv").write_bytes(np.random.default_rng(0).bytes(3000))
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    with pytest.raises(DatasetError, match=r"nodes\.csv is not a text file"):
+        hoplite.load(tmp_path)

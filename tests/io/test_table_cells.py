@@ -182,7 +182,9 @@ def test_a_day_above_12_shows_the_order_of_dates(tmp_path):
 
 def test_different_whole_numbers_look_like_a_key(tmp_path):
     tables = small_tables(tmp_path, number=range(500, 530), x=[i % 7 for i in range(30)])
-    with pytest.warns(HopliteWarning, match="column 'number' .* looks like a key .* drop='number'"):
+    with pytest.warns(
+        HopliteWarning, match="column 'number' .* looks like an identifier .* drop='number'"
+    ):
         hoplite.load(tables)
 
 

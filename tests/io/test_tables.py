@@ -92,7 +92,7 @@ def test_ids_are_compared_as_they_are_written(tmp_path):
     graph = read_tables(write(tmp_path, nodes, "source,target\n007,7\n"))
     assert graph.node_ids == ("007", "7")
     assert graph.num_edges == 1
-    with pytest.raises(DatasetError, match=r"\('07'; first in data row 1"):
+    with pytest.raises(DatasetError, match=r"'07' \(first in data row 1\)"):
         read_tables(write(tmp_path, nodes, "source,target\n07,7\n"))
 
 

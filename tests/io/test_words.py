@@ -146,13 +146,13 @@ def test_options_force_a_text_and_leave_one_out():
 def test_keys_and_texts_that_share_no_word_are_left_out():
     nodes, edges = tables(gaps=False)
     nodes[NAME] = [f"a{i} b{i} c{i}" for i in range(len(nodes))]
-    with pytest.warns(HopliteWarning, match="left out because it looks like a title or a key"):
+    with pytest.warns(HopliteWarning, match="left out because it looks like an identifier"):
         graph = hoplite.load((nodes, edges))
     assert graph.feature_names == ("age",)
     with pytest.raises(DatasetError, match="has no word that 2 training nodes share"):
         hoplite.load((nodes, edges), text=[NAME])
     nodes[NAME] = [f"code{i}" for i in range(len(nodes))]
-    with pytest.warns(HopliteWarning, match="left out because it looks like a title or a key"):
+    with pytest.warns(HopliteWarning, match="left out because it looks like an identifier"):
         hoplite.load((nodes, edges))
 
 

@@ -65,7 +65,7 @@ def test_coverage_of_nodes_like_those_of_validation(ties):
     assert least - noise <= np.mean(shares) <= most + noise
 
 
-@pytest.mark.filterwarnings("ignore:sets that cover .* need")  # of 0.99 and more
+@pytest.mark.filterwarnings("ignore:a coverage of .* need")  # of 0.99 and more
 def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
     graph = scattered_graph()
     names = ["a|b", "c\\", "d", "e", "f"][: graph.num_classes]
@@ -104,7 +104,7 @@ def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
         model.prediction_sets(graph)
 
 
-@pytest.mark.filterwarnings("ignore:sets that cover .* need")  # of 0.99 and more
+@pytest.mark.filterwarnings("ignore:a coverage of .* need")  # of 0.99 and more
 def test_every_class_is_covered_if_asked(tmp_path):
     """The exact rule, class by class; and a note of sets that leave out a rare class."""
     rng = np.random.default_rng(3)
@@ -145,14 +145,14 @@ def test_too_few_nodes_for_a_coverage_are_told():
         warnings.simplefilter("error")
         assert not model.prediction_sets(graph, 0.9).all()
     with pytest.warns(
-        HopliteWarning, match="cover 91 % need 11 validation nodes, so a set contains"
+        HopliteWarning, match="coverage of 91 % needs at least 11 validation nodes but there are"
     ):
         assert predict_table(model, graph, coverage=0.91)["set_size"].min() > 1
-    with pytest.warns(HopliteWarning, match="need 9 validation nodes of every class"):
+    with pytest.warns(HopliteWarning, match="needs at least 9 validation nodes of each class but"):
         sets = model.prediction_sets(graph, 0.9, by_class=True)
     assert sets.all(axis=0).tolist() == [False, True, True]
     numbers = graph.with_labels(graph.features[:, 0]).with_split(graph.split)
-    with pytest.warns(HopliteWarning, match="need 19 validation nodes, so a set is unbounded"):
+    with pytest.warns(HopliteWarning, match="needs at least 19 .* so every interval is unbounded"):
         hoplite.train(numbers, "lgc", **OPTIONS).model.prediction_sets(numbers, 0.95)
 
 

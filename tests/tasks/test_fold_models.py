@@ -37,7 +37,7 @@ def by_hand(model, graph, coverage, by_class):
     return inside
 
 
-@pytest.mark.filterwarnings("ignore:sets that cover")
+@pytest.mark.filterwarnings("ignore:a coverage of")
 @pytest.mark.parametrize(
     ("name", "options"),
     [("blocks", {"hops": 1, "calibrate": True}), ("lgc", {"hops": 2, "epochs": 10})],

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 import hoplite
 from hoplite.cli import console, graphs, options
+from hoplite.errors import ConfigError
 from hoplite.files import atomic_write_text
 
 if TYPE_CHECKING:  # importing it takes time
@@ -64,6 +65,10 @@ def explain(
     for page in filter(None, pages):
         options.check_page(page, overwrite=overwrite)
     model = options.load_model(model_dir, dataset, own_class)
+    if not nodes and reading["nodes"]:
+        raise ConfigError(
+            f"chooses a table; pass --node {reading['nodes']} to explain it.", "nodes"
+        )
     if graphs.check_names(model, node, graph, nodes):
         whole, data = graphs.load(model_dir, dataset, reading)
         compared: dict[str, Any] = {"against": against, "alone": alone}
@@ -83,20 +88,21 @@ def explain(
     from hoplite.explain.rendering import describe, explanation_page
 
     for argument, value in (("class_", class_), ("against", against)):
-        if value is not None:
+        if value is not None and model.task.has_classes:
             class_index(argument, model.class_names, value)
     data = hoplite.open_data(dataset, prepare=model, **options.without_none(reading))
     explainer = Explainer(model, data, memory=memory)
     explanations = [explainer.explain(name, class_, against=against, alone=alone) for name in nodes]
     summaries: list[Summary] = []
     for name, explanation, page in zip(nodes, explanations, pages, strict=True):
-        removals = None
+        removals, why_not = None, "Removals were not searched because of --no-flips."
         if flips and model.task.exclusive and model.num_classes > 1:
-            removals = _search_removals(model, data, name, budget=budget, memory=memory)
+            removals, why_not = _search_removals(model, data, name, budget=budget, memory=memory)
         summaries.append(explanation.summary(top=top, flips=removals))
         if page is not None:
             command = shlex.join(["hoplite", *sys.argv[1:]])
-            atomic_write_text(page, explanation_page(summaries[-1], command=command))
+            content = explanation_page(summaries[-1], command=command, why_not=why_not)
+            atomic_write_text(page, content)
     described = [(values.to_dict(), describe(values)) for values in summaries]
     console.print_explanations(described, pages, json=json)
 
@@ -108,11 +114,13 @@ def _page(out: Path, place: int, pages: int) -> Path:
 
 def _search_removals(
     model: hoplite.TrainedModel, data: hoplite.NodeData, node: str, **limits: Any
-) -> Flips | None:
+) -> tuple[Flips | None, str]:
+    """The removals that change the prediction, or None and the reason."""
     from hoplite.explain import NoRemovals, flips
 
     try:
-        return flips(model, data, node, progress=True, **limits)
+        return flips(model, data, node, progress=True, **limits), ""
     except NoRemovals as error:
-        console.print_note(f"Removed edges and nodes were not tried: {error}")
-        return None
+        why_not = f"{error}"[:1].upper() + f"{error}"[1:]
+        console.print_note(why_not)
+        return None, why_not

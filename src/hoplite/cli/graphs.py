@@ -103,6 +103,5 @@ def check_names(
         raise ConfigError("requires a model of graphs; use --node.", "graph")
     if not names:
         what = "graph" if of_graphs else "node"
-        example = f"hoplite explain MODEL DATASET --{what} ID"
-        raise ConfigError(f"name a {what} to explain: {example}.")
+        raise ConfigError(f"pass the {what} to explain with --{what} ID.")
     return of_graphs

@@ -343,7 +343,7 @@ def check_new(path: Path, *, overwrite: bool) -> None:
 
 def check_page(out: Path, *, overwrite: bool) -> None:
     """Before any work: whether ``out`` can be written as an HTML page."""
-    check_choice("the suffix of --out", out.suffix.lower(), (".html", ".htm"))
+    check_choice("the file extension of --out", out.suffix.lower(), (".html", ".htm"))
     folder = out.absolute().parent
     if not folder.is_dir() or out.is_dir():
         raise ConfigError(f"--out {out} is not a file in an existing folder.")
@@ -354,7 +354,7 @@ def check_page(out: Path, *, overwrite: bool) -> None:
 
 def check_table(option: str, out: Path, dataset: str) -> None:
     """Raise ConfigError unless ``out`` can be a table, and replaces no file of the dataset."""
-    check_choice(f"the suffix of {option}", out.suffix.lower(), TABLE_FORMATS)
+    check_choice(f"the file extension of {option}", out.suffix.lower(), TABLE_FORMATS)
     data, target = (Path(os.path.realpath(path)) for path in (dataset, out))
     if target.exists() and (target == data or data in target.parents):
         raise ConfigError(

@@ -52,10 +52,11 @@ def predict(
         None,
         metavar="N",
         min=1,
-        help="Write only the first N rows, the most probable first unless --sort is given.",
+        help="Write only the first N rows. Without --sort: those with the highest probability (of "
+        "two classes: of the rarer one) or predicted number.",
     ),
     ascending: bool = Option(
-        False, "--ascending", help="Sort numbers ascending, too, e.g. the least certain first."
+        False, "--ascending", help="Sort numbers ascending, too: with margin, least certain first."
     ),
     json: options.Json = False,
     **reading: Any,
@@ -132,10 +133,11 @@ def predict(
         guaranteed = model.fold_models is not None and data.stored is None
         _print_sets(tally, sets, what, by_class=by_class, guaranteed=guaranteed)
     extreme = "lowest" if ascending else "highest"
-    rows = f", the {plural(written, what)} with the {extreme} {order.column}."
-    console.print_line(f"Table: {out}{rows if top is not None and sort is None else ''}")
-    if sort is not None and written < tally.rows:
-        console.print_line(f"It has the first {plural(written, what)} by {order.column}")
+    column = "predicted value" if order.column == "predicted" else order.column
+    rows = f", the {plural(written, what)} with the {extreme} {column}"
+    if sort is not None:
+        rows = f", the first {plural(written, what)} by {sort}"
+    console.print_line(f"Table: {out}{rows if top is not None else ''}")
     if tally.isolated:
         console.print_line(isolated_note(model, tally.isolated, tally.rows))
     if not add and not of_graphs:

@@ -4,9 +4,9 @@ The features X[v] of a node v reach its own logits by what is on the diagonal of
 
     z_c(v) = rest + sum_f X[v, f] W[f, c],    W = sum_i c_i p_i(S)[v, v] Theta
 
-so the lead of the predicted class p over class c is 0 where X[v, f] has changed by
+so the margin of the predicted class p over class c is 0 where X[v, f] has changed by
 -(z_p - z_c) / (W[f, p] - W[f, c]), and the smallest of these changes flips the prediction. With a
-chosen threshold the lead is that over the threshold (see hoplite.explain.explanation). Every
+chosen threshold the margin is that over the threshold (see hoplite.explain.explanation). Every
 other value stays as it is, those of the neighbours too. What changes is a cell of the table, if
 the features came from one: a number moves one feature (and is missing no more), a text takes
 another of its values, what is 0 or 1 becomes the other. Structural features follow from the edges,
@@ -300,9 +300,9 @@ class _Present:
         if outputs.argmax() != p:  # any number will do, and so the usual one
             usual = column.original(np.array([x, 0.0]), 0)
             return self._flip(cell, now, usual, "equal", outputs)
-        lead, slope = outputs[p] - outputs, slope[p] - slope
+        margins, slope = outputs[p] - outputs, slope[p] - slope
         with np.errstate(divide="ignore", invalid="ignore"):
-            change = np.where(slope != 0, -lead / slope, np.inf)
+            change = np.where(slope != 0, -margins / slope, np.inf)
         change[p] = np.inf
         other = int(np.abs(change).argmin())
         up = change[other] > 0 or (change[other] == 0 and slope[other] < 0)

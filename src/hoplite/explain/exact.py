@@ -430,7 +430,7 @@ def node_index(data: NodeData, node: Any) -> int:
         if str(node) in texts:
             return texts.index(str(node))
         hint = nearest_hint(node, texts[:MAX_COMPARED])
-        hint = hint or "".join(f" An id is, for example, {text!r}." for text in texts[:1])
+        hint = hint or "".join(f" Ids look like {text!r}." for text in texts[:1])
         raise GraphError(f"node {node!r} is not in the graph.{hint}")
     text = str(node)
     if isinstance(node, bool) or not text.isdecimal() or int(text) >= data.num_nodes:
@@ -481,7 +481,10 @@ def class_index(argument: str, names: Sequence[str], value: Any) -> int:
 def require_one_class(task: Task) -> None:
     """ConfigError unless there is one class each, which others can be compared with."""
     if not task.exclusive:
-        raise ConfigError(f"the task is {task.labels.task}, but this requires a single class.")
+        raise ConfigError(
+            "this requires a classifier with one class per node, but the task of the model is "
+            f"{task.labels.task}."
+        )
 
 
 def compared_classes(
@@ -493,6 +496,8 @@ def compared_classes(
     >>> compared_classes(Multiclass(), "abc", np.array([1, 3, 2]), None, None, alone=False)
     (1, 2)
     """
+    if class_ is not None and not task.has_classes:
+        raise ConfigError("is for classifiers, but this model predicts numbers.", "class_")
     ranking = np.argsort(-task.decisions(logits), kind="stable").tolist()
     target = ranking[0] if class_ is None else class_index("class_", names, class_)
     if against is None:

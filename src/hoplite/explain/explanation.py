@@ -7,14 +7,14 @@ their mean mu over all nodes, and the constant includes the part of mu,
 sum_{i, u} R[i, u] (W mu)[i]. All other columns are unchanged, with mu = 0; those of tables have the
 mean 0 by their preparation.
 
-The same holds for the lead of a class over another:
+The same holds for the margin of a class over another:
 
-    lead(v) = logit(v, c) - logit(v, other) + threshold part
-            = constant + threshold part + sum_{i, u, f}  R[i, u] X[u, f] W[i, f]
+    margin(v) = logit(v, c) - logit(v, other) + threshold part
+              = constant + threshold part + sum_{i, u, f}  R[i, u] X[u, f] W[i, f]
 
 The threshold part is 0 unless a threshold t was chosen (of two classes, for one of them): then it
 is -T log(t / (1 - t)) if c is that class and +T log(t / (1 - t)) if the other is, T being the
-temperature, so that the class is predicted where its lead is above 0.
+temperature, so that the class is predicted where its margin is above 0.
 
 A model that reads labels of neighbours adds a term for each labelled neighbour to both, see
 :mod:`hoplite.models.neighbours`.

@@ -124,14 +124,18 @@ def flips(
         raise ConfigError("the model has only one class, so no removal can change a prediction.")
     index = node_index(exact.data, node)
     operator, links = model.config.operator, links_among(model.feature_names, model.preparation)
-    other = f". Train with {option_name('model', 'lgc')} to see them"
+    lgc, plain = option_name("model", "lgc"), option_name("operator", "renormalized")
+    labels = option_name("neighbour_labels", True)
     for refused, why in (
         (model.parts_, "has an operator for each direction or type of edges, or channel"),
         (links is not None, "has links as features, which a removal changes"),
-        (model.neighbours, f"also uses the labels of neighbours{other}"),
+        (
+            model.neighbours,
+            f"also uses the labels of neighbours; train with {lgc} and without {labels}",
+        ),
         (
             not find_operator(operator).symmetric,
-            f"has the operator {operator}, which is not symmetric{other}",
+            f"has the operator {operator}, which is not symmetric; train with {plain}",
         ),
     ):
         if refused:

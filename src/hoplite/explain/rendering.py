@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from hoplite.errors import option_name
 from hoplite.explain.summary import NodePart, Summary, ValueFlip
 from hoplite.formatting import (
     NOTHING,
@@ -243,21 +244,25 @@ def total(values: Summary) -> str:
 
 
 def title(values: Summary) -> str:
-    """The question that is answered: "Why node 7 is predicted red and not blue"."""
+    """The question that is answered: "Why node 7 is predicted as red and not as blue"."""
     name, predicted = short(values.class_, 40), values.node.predicted
     node = f"Why node {short(values.node.id, 40)}"
     if values.model.task == "regression":
-        return f"{node} is predicted {cell(predicted)}"
+        return f"Why {cell(predicted)} is predicted for node {short(values.node.id, 40)}"
     if values.model.task == "multilabel":
         return f"{node} {'has' if values.margin > 0 else 'could have'} the label {name}"
-    versus = "" if values.against is None else f" and not {short(values.against, 40)}"
-    return f"{node} {'is predicted' if values.class_ == predicted else 'could be'} {name}{versus}"
+    against = "" if values.against is None else short(values.against, 40)
+    if values.class_ == predicted:
+        return f"{node} is predicted as {name}" + (f" and not as {against}" if against else "")
+    if against and values.margin > 0:
+        return f"{node} has a higher logit for {name} than for {against}"
+    return f"{node} is not predicted as {name}"
 
 
 def headline(values: Summary) -> str:
     """The prediction in a sentence, with its probability and whether it is right."""
     node, chosen = values.node, values.threshold
-    known = {None: "Its label is not known.", node.predicted: "That is its label."}
+    known = {None: "Its label is not known.", node.predicted: "Its label is the same."}
     label = known.get(node.label) or f"Its label is {short(node.label)}."
     how, share = "", node.probability
     if chosen is not None:
@@ -268,9 +273,9 @@ def headline(values: Summary) -> str:
         how += percent(chosen.probability)
     elif share is not None:
         how = f", with a probability of {percent(share)}"
-    who = f"Node {short(node.id)} of {short(values.dataset)}"
+    who = f"node {short(node.id)} of {short(values.dataset)}"
     name = "no label" if node.predicted == "|" else cell(node.predicted)
-    return f"{who} is predicted {name} by {model_name(values)}{how}. {label}"
+    return f"{model_name(values)} predicts {name} for {who}{how}. {label}"
 
 
 def link_sentence(values: Summary) -> str:
@@ -300,32 +305,45 @@ def flip_sentence(values: Summary) -> str:
     flips = values.flips
     assert flips is not None
     edges, nodes, predicted = flips.edges, flips.nodes, short(values.node.predicted)
+    kinds = ((edges, "edge"), (nodes, "node"))
+    single = [plural(len(kind.found), noun) for kind, noun in kinds if kind.found]
+    tried = [f"{kind.checked:,} of {plural(kind.of, noun)}" for kind, noun in kinds if kind.of]
+    text = "No single edge or node changes the prediction if removed."
+    if single:
+        each = " each" * (len(edges.found) + len(nodes.found) > 1)
+        text = f"{listing(single)} would{each} change the prediction from {predicted} if removed."
+    if not tried:
+        return f"{text} There are none within reach."
     text = (
-        f"{plural(len(edges.found), 'edge')} and {plural(len(nodes.found), 'node')} would each "
-        f"change the prediction from {predicted} if removed. {edges.checked:,} of "
-        f"{plural(edges.of, 'edge')} and {nodes.checked:,} of {plural(nodes.of, 'node')} within "
-        f"reach were tried, one at a time. At present, {predicted} leads by "
-        f"{number(flips.margin)}{'' if values.threshold is None else ' over the threshold'}."
+        f"{text} The margin of {predicted} is {number(flips.margin)} at present"
+        f"{'' if values.threshold is None else ', over the threshold'}. "
+        f"{listing(tried)} within reach were tried, one at a time."
     )
     if flips.exhaustive:
-        return f"{text} The search is exhaustive: nothing else can have an effect."
+        return text
     if flips.standardized:
         return (
             f"{text} The search assumed a constant mean and spread of the outputs, so it may "
             "miss some."
         )
-    return f"{text} Those with the largest estimated effect were tried; a larger budget tries more."
+    budget = option_name("budget")
+    return f"{text} These have the largest estimated effect; increase {budget} to try more."
 
 
 def change_sentence(values: Summary) -> str:
-    """How many values of the node itself change the prediction."""
+    """How many values of the node itself change the prediction, and the most important one."""
     changes = values.changes
     assert changes is not None
     node, count = f"node {short(values.node.id)}", len(changes.found)
     if not count:
         return f"Changing one value of {node} does not change the prediction."
     which = "one value" if count == 1 else f"any one of {count:,} values"
-    return f"Changing {which} of {node} would change the prediction."
+    first = changes.found[0]
+    example = f"{short(first.name)} from {cell(first.value)} to {_wanted(first)}"
+    return (
+        f"Changing {which} of {node} would change the prediction: {'' if count == 1 else 'e.g. '}"
+        f"{example} would make it {short(first.becomes)}."
+    )
 
 
 def describe(values: Summary, max_rows: int | None = None) -> Description:
@@ -344,9 +362,10 @@ def describe(values: Summary, max_rows: int | None = None) -> Description:
     return Description(title(values), facts, tables, notes)
 
 
-def explanation_page(values: Summary, *, command: str = "") -> str:
+def explanation_page(values: Summary, *, command: str = "", why_not: str = "") -> str:
     """The whole page of what ``Explanation.summary`` returned; ``command`` makes it again.
 
+    ``why_not`` says why there are no removals, of a classifier.
     Everything from ``values`` is escaped: names are only ever text.
     """
     template = files("hoplite.explain").joinpath("templates", "explanation.html")
@@ -354,6 +373,7 @@ def explanation_page(values: Summary, *, command: str = "") -> str:
     return render(
         template.read_text(encoding="utf-8"),
         command=command,
+        why_not=why_not or "Removals were not searched; pass them to summary(flips=...).",
         values=values,
         places=positions(nodes, edges),
         strongest=strongest(values),

@@ -67,7 +67,7 @@ class Threshold(_Value, frozen=True, rename={"class_": "class"}):
 
 
 class ThresholdPart(Threshold, frozen=True):
-    """What a chosen threshold adds to a lead: its log-odds, taken from its class."""
+    """What a chosen threshold adds to a margin: its log-odds, taken from its class."""
 
     contribution: float
 

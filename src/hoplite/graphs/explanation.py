@@ -168,7 +168,7 @@ class GraphExplanation(Described):
             what: signed(self.logit, 4),
         }
         tables = [self._table(what, parts, top) for what, parts in self._addends.items()]
-        return Description(f"Why {self.graph_id} is predicted {self.predicted}", facts, tables)
+        return Description(f"Why {self.graph_id} is predicted as {self.predicted}", facts, tables)
 
     def _table(self, what: str, parts: Sequence[tuple[Any, float]], top: int) -> Table:
         """The strongest parts, all others together, what belongs to none, and the sum."""

@@ -8,6 +8,7 @@ depends on the table's width alone, so that threads and memory change no bit. Wh
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -288,13 +289,14 @@ def _misspelled(
     what = f"column {name!r} of {table.label}"
     if not spelled:
         return DatasetError(f"{what} is text {trained}; convert it.")
-    sql = next(cells.sql for cells in reversed(spelled) if cells.truth == wanted.truth)
-    rows = work.rows(
-        f"SELECT {text} FROM {table.sql} WHERE {filled_sql(text, table)} IS NOT NULL "
-        f"AND {sql} IS NULL LIMIT 1"
+    ways = [f"({cells.sql} IS NOT NULL)::INT" for cells in spelled if cells.truth == wanted.truth]
+    rows = work.rows(  # the first value with the fewest ways to read it
+        f"SELECT {text}, {' + '.join(ways)} AS ways, row FROM "
+        f"(SELECT *, row_number() OVER () AS row FROM {table.sql}) "
+        f"WHERE {filled_sql(text, table)} IS NOT NULL ORDER BY ways, row LIMIT 1"
     )
-    shown = repr(rows[0][0][:SHOWN]) if rows else "no value"
-    return DatasetError(f"{what} has {shown} {trained}; correct that value.")
+    shown = f"{rows[0][0][:SHOWN]!r} in data row {rows[0][2]:,}" if rows else "no value"
+    return DatasetError(f"{what} has {shown}, {trained}; correct that value.")
 
 
 def empty_column(name: str, table: Table) -> DatasetError:
@@ -463,7 +465,7 @@ class Features:
             if column is None:
                 raise DatasetError(
                     f"column {name!r} of {self._table.label} has no word that {MIN_ROWS} training "
-                    f"nodes share; drop it with {option_name('drop', name)}."
+                    f"nodes share; leave it out of {option_name('text')}."
                 )
         texts = {n: self._fit_text(n) for n, c in self._columns.items() if c.type is TextColumn}
         fitted = {name: fit for name, fit in texts.items() if fit is not None}
@@ -539,8 +541,8 @@ class Features:
             if different == whole == self._nodes:
                 warn(
                     f"column {name!r} of {self._table.label} has a different whole number in every "
-                    f"row, so it looks like a key but is used as a feature; leave it out with "
-                    f"{option_name('drop', name)}."
+                    "row, so it looks like an identifier but is used as a feature; leave it out "
+                    f"with {option_name('drop', name)}."
                 )
 
     def _node(self, row: int) -> str:
@@ -631,7 +633,7 @@ class Features:
                 return None
         if key:
             warn(
-                f"{facts}; it is left out because it looks like a title or a key; "
+                f"{facts}; it is left out because it looks like an identifier; "
                 f"{option_name('text', name)} makes features of its words."
             )
             return None
@@ -639,7 +641,7 @@ class Features:
         if kept is not None and not mistake:
             warn(
                 f"{facts}; the {kept:,} most frequent become features and all others are merged "
-                f"into {f'{name}={OTHER}'!r}; increase categories if they matter."
+                f"into {f'{name}={OTHER}'!r}; increase {option_name('categories')} if they matter."
             )
         rows = self._work.rows(
             f"SELECT {column} AS v FROM cells WHERE v IS NOT NULL GROUP BY v "
@@ -671,11 +673,12 @@ class Features:
                 f"SELECT {column}, id FROM cells WHERE {text} IS NOT NULL "
                 f"ORDER BY {sql} IS NOT NULL, rowid LIMIT 1"
             )
+            form = "numbers with a decimal point" if what == "number" else "dates as 2024-12-31"
+            advice = f"write {form}" if re.search(r"\d", value) else "correct it or leave it empty"
             warn(
                 f"column {name!r} of {self._table.label} is read as text because "
                 f"{known - good or known:,} of {plural(known, 'value')} could not be read reliably "
-                f"as a {what}, such as {value[:SHOWN]!r} (node {node!r}); write numbers with a "
-                "decimal point, and dates as 2024-12-31."
+                f"as a {what}, such as {value[:SHOWN]!r} (node {node!r}); {advice}."
             )
             return True
         return False
@@ -783,8 +786,8 @@ def check_known(table: Table, wanted: Sequence[PreparedColumn], columns: Sequenc
     for column in wanted:
         if column.name not in columns:
             raise DatasetError(
-                f"{table.label} has no column {column.name!r}, a {column.kind} that the model was "
-                f"trained with; add it.{nearest_hint(column.name, columns)}"
+                f"{table.label} has no column {column.name!r} (a {column.kind}), which the model "
+                f"was trained with; add it.{nearest_hint(column.name, columns)}"
             )
     others = [name for name in columns if name not in {column.name for column in wanted}]
     if others:

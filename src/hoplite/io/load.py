@@ -25,7 +25,7 @@ from hoplite.io.datasets import (
 )
 from hoplite.io.edge_list import is_edge_list, read_edge_list, read_matrix_market
 from hoplite.io.npz import EDGE_ARRAY, FEATURE_ARRAY, LABEL_ARRAY, read_npz
-from hoplite.io.sources import is_postgres, is_tables, other_tables
+from hoplite.io.sources import is_postgres, is_tables, tables_in
 from hoplite.io.splits import refuse_split, warn_of_unused_seed
 from hoplite.io.tables import read_tables
 from hoplite.preparation import TableOptions, refuse_options
@@ -221,7 +221,7 @@ def _load_path(
                     refuse_options(source, {**options, "prepare": None})
                 return form.read(path, **arguments)
         if path.is_dir():
-            if tables := other_tables(path):
+            if tables := tables_in(path):
                 raise DatasetError(
                     f"{path} has no nodes.csv and edges.csv (it has {some_of(tables)}); choose the "
                     f"tables with {option_name('nodes')} and {option_name('edges')}."

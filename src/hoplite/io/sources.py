@@ -18,6 +18,7 @@ import io
 import itertools
 import os
 import re
+import shutil
 import struct
 import tempfile
 from collections import Counter
@@ -54,6 +55,7 @@ MAX_LINE = 16 << 20  # bytes of a row of CSV, and of one where memory is limited
 LIMITED_LINE = 2 << 20
 VECTOR, MAX_GROUP, GROUP_SHARE = 2048, 122_880, 12  # rows; share of the memory for a group
 PIECE = 1 << 20  # bytes of text at a time
+NUL_BYTES = 1 << 12  # at the start of a file, where text has no NUL
 ARROW_DURATION = 18  # a type of Arrow's format
 DURATIONS = {  # integers of Arrow's units, in their order there, in SQL
     "s": "to_seconds({})",
@@ -332,10 +334,9 @@ def table_files(folder: Path, stem: str) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def other_tables(folder: Path) -> list[str]:
-    """The names of the tables in ``folder`` that are neither nodes nor edges."""
-    files = sorted(path for path in folder.iterdir() if suffix_of(path) and path.is_file())
-    return [path.name for path in files if path.name.split(".")[0] not in STEMS]
+def tables_in(folder: Path) -> list[str]:
+    """The names of the files in ``folder`` that are tables by their extension."""
+    return sorted(path.name for path in folder.iterdir() if suffix_of(path) and path.is_file())
 
 
 def is_duckdb(path: Path) -> bool:
@@ -436,9 +437,10 @@ def _folder_tables(work: Workspace, folder: Path, asked: dict[str, str]) -> list
         elif not is_query(name):
             paths[stem] = folder / name
             if not paths[stem].is_file():
+                files = tables_in(folder)
                 raise DatasetError(
-                    f"{folder} has no file {name!r}; choose one with {option_name(stem)}."
-                    f"{nearest_hint(name, other_tables(folder))}"
+                    f"{folder} has no file {name!r} (it has {some_of(files) or 'no tables'}); "
+                    f"choose one with {option_name(stem)}.{nearest_hint(name, files)}"
                 )
     work.rows(f"SET file_search_path = {literal(str(folder.resolve()))}")  # for queries
     tables = [
@@ -455,11 +457,11 @@ def find_table(folder: Path, stem: str) -> Path:
     """The file of ``folder`` that is its table ``stem``; DatasetError unless there is one."""
     files = table_files(folder, stem)
     if not files:
-        others = some_of(other_tables(folder)) or "no other table"
         columns = "source and target" if stem == "edges" else "id and label"
         raise DatasetError(
-            f"{folder} has no {stem}.csv or {stem}.parquet (it has {others}); add one with the "
-            f"columns {columns}, or choose another file with {option_name(stem)}."
+            f"{folder} has no {stem}.csv or {stem}.parquet (it has "
+            f"{some_of(tables_in(folder)) or 'no tables'}); add one with the columns {columns}, or "
+            f"choose another file with {option_name(stem)}."
         )
     if len(files) > 1:
         raise DatasetError(
@@ -580,12 +582,15 @@ def csv_table(
     def opened() -> Any:
         return gzip.open(path, "rb") if packed else open_regular(path)
 
-    place, encoding = path, _encoding(opened)
-    if encoding != "utf-8":
-        place, packed = work.scratch / f"{work.name('utf8')}.csv", False
-        with opened() as raw, place.open("wb") as out:
-            for text in codecs.iterdecode(iter(lambda: raw.read(PIECE), b""), encoding):
-                out.write(text.encode())
+    place, (encoding, line_ends) = path, _encoding(path, opened)
+    if encoding != "utf-8" or isinstance(line_ends, tuple):  # DuckDB reads neither
+        place = work.scratch / f"{work.name('utf8')}.csv"
+        with (
+            io.TextIOWrapper(opened(), encoding) as raw,
+            place.open("w", encoding="utf-8", newline="\n") as out,
+        ):
+            shutil.copyfileobj(raw, out, PIECE)
+        packed = False
     header = not names
     if header:
         with (
@@ -611,17 +616,29 @@ def csv_table(
     return Table.of(str(path), sql, names, types, spelled=True, comma=separator in ";\t")
 
 
-def _encoding(opened: Callable[[], Any]) -> str:
-    """UTF-8 if all bytes are, UTF-16 if the file says so, and otherwise Windows-1252 or Latin-1."""
+def _encoding(path: Path, opened: Callable[[], Any]) -> tuple[str, str | tuple[str, ...] | None]:
+    """UTF-8 if all bytes are, UTF-16 if the file says so, and otherwise Windows-1252 or Latin-1.
+
+    With it the line end, of UTF-8, or a tuple if there are several.
+    """
     with opened() as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-16"
+        start = file.read(NUL_BYTES)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16", None
+    if b"\0" in start:
+        raise DatasetError(
+            f"{path} is not a text file; save the table as CSV in UTF-8, or give the file the "
+            f"extension of its format: {', '.join(SUFFIXES[len(TEXT_SUFFIXES) :])}."
+        )
     for encoding in ("utf-8", "cp1252"):
+        decoder = codecs.getincrementaldecoder(encoding)()
+        lines = io.IncrementalNewlineDecoder(decoder, translate=False)
         with opened() as file, contextlib.suppress(UnicodeDecodeError):
-            for _ in codecs.iterdecode(iter(lambda: file.read(PIECE), b""), encoding):
-                pass
-            return encoding
-    return "latin-1"
+            while piece := file.read(PIECE):
+                lines.decode(piece)
+            lines.decode(b"", final=True)
+            return encoding, lines.newlines
+    return "latin-1", None
 
 
 def excel_table(work: Workspace, path: Path, sheet: str | None) -> Table:

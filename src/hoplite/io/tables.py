@@ -246,12 +246,16 @@ def _refuse_other_id(work: Workspace, nodes: Table, edges: Table, options: Table
     """DatasetError if a column has the ends of the first edges, and so must be the id."""
     if options.source not in edges.names:
         return
-    ends = f"SELECT CAST({edges.columns[options.source]} AS VARCHAR) AS s FROM {edges.sql}"
+    source = edges.columns[options.source]
+    with work.clear_errors(edges.label):
+        work.rows(
+            f"CREATE OR REPLACE TEMP TABLE ends AS SELECT CAST({source} AS VARCHAR) AS s "
+            f"FROM {edges.sql} LIMIT {FIRST_EDGES}"
+        )
     for name, column in nodes.columns.items():
         known = f"SELECT CAST({column} AS VARCHAR) FROM {nodes.sql} WHERE {column} IS NOT NULL"
-        matches, rows = work.one(
-            f"SELECT count(*) FILTER (s IN ({known})), count(*) FROM ({ends} LIMIT {FIRST_EDGES})"
-        )
+        with work.clear_errors(nodes.label):
+            matches, rows = work.one(f"SELECT count(*) FILTER (s IN ({known})), count(*) FROM ends")
         if rows and matches == rows:
             raise DatasetError(
                 f"{nodes.label} has no column {options.id!r}, but {name!r} contains the "
@@ -289,12 +293,13 @@ def require_columns(
     table: Table, names: Sequence[str], options: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     """DatasetError unless the table has the columns ``names``; ``options`` name some of them."""
+    others = [name for name in table.names if name not in names]
     for name in names:
         if name not in table.names:
             option = f", or pass {option_name(options[name], 'COLUMN')}" if name in options else ""
             raise DatasetError(
                 f"{table.label} has no column {name!r} (it has "
-                f"{some_of(map(repr, table.names), 10)}).{nearest_hint(name, table.names)} "
+                f"{some_of(map(repr, table.names), 10)}).{nearest_hint(name, others)} "
                 f"Add it{option}."
             )
 
@@ -523,8 +528,8 @@ class NodeTable:
             ) from error
         if self.count > len(frame):
             raise ConfigError(
-                "unknown_nodes is 'create', which requires Hoplite's own "
-                "preparation; leave out prepare."
+                "is 'create', which requires Hoplite's own preparation; leave out prepare.",
+                "unknown_nodes",
             )
         return matrix, names
 
@@ -576,9 +581,12 @@ class NodeTable:
 
     def split(self, labels: np.ndarray, seed: int | None) -> Split:
         """The split of the table; without one a stratified one of ``seed``, or all labels train."""
-        own = self.own_split(labels)
+        own, label, what = self.own_split(labels), self._options.label, self._table.label
         if not self._labelled:
-            return Split(note="none: there is no label column")
+            columns = some_of(map(repr, self._table.names), 10)
+            return Split(note=f"{what} has no column {label!r} (it has {columns})")
+        if not known_labels(labels).any():
+            return Split(note=f"column {label!r} of {what} is empty")
         if own is not None:
             return own
         if seed is not None:
@@ -768,9 +776,8 @@ class EdgeTable:
         (known,) = work.one("SELECT first(id) FROM ids")
         problem = (
             f"{bad:,} of {plural(rows, 'edge')} in {edges.label} "
-            f"{'refers' if bad == 1 else 'refer'} to an unknown node, whose id is not "
-            f"in {self.nodes} ({names}; first in data row {unknown[0][1]:,}), where ids look like "
-            f"{known!r}"
+            f"{'refers' if bad == 1 else 'refer'} to an unknown node: {names} (first in data row "
+            f"{unknown[0][1]:,}); the ids in {self.nodes} look like {known!r}"
         )
         refused = options.unknown_nodes == ERROR or (self.as_trained and 2 * bad > rows)
         drop, create = (option_name("unknown_nodes", way) for way in ("drop", "create"))
@@ -886,8 +893,8 @@ def import_tables(
     reading = Reading.of(prepare, options)
     if chosen.options.directed or chosen.options.type:
         raise ConfigError(
-            "directed and type are not supported by graphs on disk and hop stores; train on "
-            "tables in memory, or leave them out."
+            f"{option_name('directed')} and {option_name('type')} are not supported by graphs on "
+            "disk and hop stores; train on tables in memory, or leave them out."
         )
     stamp = [*_stamp(source, chosen.options), ["seed", "none" if seed is None else seed]]
     stamp.append(["preparation", zlib.crc32(to_json(chosen).encode())])

@@ -129,8 +129,8 @@ def check_classes(
     unknown = [] if numbered else [name for name in names if name not in known]
     if unknown:
         raise ModelFileError(
-            f"the graph has class {unknown[0]!r}, which the model does not know "
-            f"({some_of(class_names)}); use a model of this graph, or remove its labels."
+            f"the graph has the class {unknown[0]!r}, but the model was trained with the classes "
+            f"{some_of(class_names)}; use a model of this graph, or remove its labels."
         )
 
 

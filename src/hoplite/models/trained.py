@@ -16,7 +16,7 @@ import numpy as np
 from hoplite.engine.backend import one_blas_thread
 from hoplite.engine.evaluation import Moments, Standardized
 from hoplite.engine.propagation import Propagation, part_names
-from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning, plural
+from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning, plural, some_of
 from hoplite.graph import Graph, NodeData, Split, StoredHops
 from hoplite.io.convert import converted
 from hoplite.labels import distinct
@@ -392,11 +392,18 @@ class TrainedModel:
             raise ConfigError("is True, but the model predicts numbers; leave it out.", "by_class")
         quantile = kept.quantiles(coverage) if by_class else kept.quantile(coverage)
         if np.isinf(quantile).any():
-            what = "is unbounded" if not self.task.has_classes else "contains too many classes"
+            nodes = "validation nodes" if self.fold_models is None else "labelled nodes"
+            there, what = f"there are {kept.nodes:,}", "every set contains all classes"
+            if not self.task.has_classes:
+                what = "every interval is unbounded"
+            elif by_class:
+                few = np.flatnonzero(np.isinf(quantile)).tolist()
+                counts = [0 if part is None else part.nodes for part in kept.classes]
+                there = some_of(f"{self.class_names[c]!r} has {counts[c]:,}" for c in few)
+                nodes, what = f"{nodes} of each class", "every set contains such a class"
             warnings.warn(
-                f"sets that cover {100 * coverage:g} % need {nodes_needed(coverage):,} validation "
-                f"nodes{' of every class' if by_class else ''}, so a set {what}; train with more "
-                "of them, or request a lower coverage.",
+                f"a coverage of {100 * coverage:g} % needs at least {nodes_needed(coverage):,} "
+                f"{nodes} but {there}, so {what}; label more nodes, or request a lower coverage.",
                 HopliteWarning,
                 stacklevel=3,
             )

@@ -428,9 +428,7 @@ class Answers:
     def _index(self, node: str) -> int:
         index = self._ids.index(node)
         if index is None:
-            raise UnknownNode(
-                f"{node!r} is not a node id; an id is, for example, {self._ids[0]!r}."
-            )
+            raise UnknownNode(f"{node!r} is not a node id; ids look like {self._ids[0]!r}.")
         return index
 
     def _own_features(self, v: int) -> NodeFeatures:

@@ -28,7 +28,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from hoplite.errors import HopliteError, is_shortage
+from hoplite.errors import HopliteError, is_shortage, option_name
 from hoplite.explain.rendering import percent
 from hoplite.machine import VERSION
 from hoplite.serve.answers import MAX_BODY, Answers, Failure, UnknownNode
@@ -249,7 +249,8 @@ def listen(host: str, port: int) -> socket.socket:
         bound.close()
         why = getattr(error, "strerror", None) or error
         raise HopliteError(
-            f"cannot listen at {host}, port {port}: {why}; use another --host or --port."
+            f"cannot listen at {host}, port {port}: {why}; choose another {option_name('host')} "
+            f"or {option_name('port')}."
         ) from None
     return bound
 

@@ -276,8 +276,8 @@ def best_temperature(labels: np.ndarray, logits: np.ndarray) -> float:
         if sign * slope(end) <= 0:
             warnings.warn(
                 f"no temperature from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g} minimises the "
-                f"log loss on the {plural(len(z), 'validation node')}, so it is {np.exp(end):g} "
-                "and the probabilities are hardly calibrated; use more validation nodes.",
+                f"log loss on the {plural(len(z), 'held-out node')}, so it is {np.exp(end):g} "
+                "and the probabilities are hardly calibrated; label more nodes.",
                 HopliteWarning,
                 stacklevel=2,
             )

@@ -346,7 +346,7 @@ class TrainingResult(Described, Scored):
         return (
             f"TrainingResult({self.model_config.model} on {self.graph.name}, "
             f"{plural(len(self.runs), 'run')}{how}, {score.name.replace('_', ' ')}: "
-            f"validation {val}, test {test})"
+            f"{self.part_titles['val']} {val}, test {test})"
         )
 
     def _describe(self) -> Description:
@@ -770,12 +770,12 @@ def _task_of(data: NodeData) -> Task:
     """The task of the data's labels; GraphError if there is nothing to learn from."""
     task = task_of(data.labels)
     if not task.known(data.labels).any():
-        column = None if data.preparation is None else data.preparation.options.label
+        if data.preparation is None:
+            raise GraphError("the graph has no labels; pass labels=... or graph.with_labels(...).")
+        reason = f": {data.split.note}" if data.split.note else ""
         raise GraphError(
-            f"column {column!r} has no labels to learn from; label some nodes, or choose the label "
+            f"there are no labels to learn from{reason}; label some nodes, or choose the label "
             f"column with {option_name('label')}."
-            if column
-            else "the graph has no labels; pass labels=... or graph.with_labels(...)."
         )
     if not data.split.train.size:
         raise GraphError(

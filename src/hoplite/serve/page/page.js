@@ -193,8 +193,8 @@ function showWhy(found) {
   $("against-label").hidden = found.against === null;
   const border = found.threshold;
   const added = border ? border.contribution : 0;
-  const lead = border ? "Its lead over the threshold is" : "Its lead, the one logit less the other, is";
-  const what = numbers ? "The value is" : found.against === null ? "Its logit is" : lead;
+  const margin = border ? "Its margin over the threshold is" : "Its margin, the one logit minus the other, is";
+  const what = numbers ? "The value is" : found.against === null ? "Its logit is" : margin;
   const parts = "what each hop adds, or each node, or each feature";
   const labels = found.neighbour_labels;
   const labelled = labels ? labels.top.reduce((total, one) => total + one.contribution, labels.rest) : 0;
