@@ -108,7 +108,7 @@ def test_settings_of_a_model_by_position_and_by_name():
     assert ModelConfig.from_dict(found.as_dict()) == found
     for wrong, message in (
         ({"lr": 0.1}, "lr is a setting of TrainingConfig"),
-        ({"heads": 2}, "hlgc has no heads"),
+        ({"heads": 2}, "hlgc has no such setting"),
         ({"hoops": 2}, "Did you mean 'hops'"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -83,7 +83,7 @@ def test_versions_agree():
     if released:
         assert released[0] == VERSION
     else:
-        assert f"first\nrelease will be {VERSION}." in read("CHANGELOG.md")
+        assert f"the first will be {VERSION}." in read("CHANGELOG.md")
     kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
     assert set(re.findall(r"^### (.+)$", read("CHANGELOG.md"), re.MULTILINE)) <= kinds
 

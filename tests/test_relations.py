@@ -299,7 +299,7 @@ def test_tables_in_every_way(tmp_path: Path) -> None:
         hoplite.load(folder, type="kinds")
     with pytest.raises(DatasetError, match=r"has no column 'kinds'"):
         hoplite.load(tmp_path / "g.graphml", type="kinds")
-    with pytest.raises(ConfigError, match="directed and type are not supported"):
+    with pytest.raises(ConfigError, match="directed= and type= are not supported"):
         hoplite.propagate(folder, tmp_path / "s", hops=1, directed=True, memory="300MB")
     model = hoplite.train(graph, "lgc", hops=1, epochs=2).model
     again = hoplite.load(folder, prepare=model)  # which knows how the tables are read

@@ -91,8 +91,8 @@ def test_numbers_are_exported_in_their_units_and_thresholds_beside_the_logits(tm
 def test_what_is_no_linear_map_of_hops(graphs):
     graph = graphs(n=30, d=4, dtype=np.float32)
     for options, message in (
-        ({"model": "hlgc", "hops": 1}, "a hlgc is not a linear map"),
-        ({"model": "gcn"}, "a gcn is not a linear map"),
+        ({"model": "hlgc", "hops": 1}, "model 'hlgc' is not a linear map"),
+        ({"model": "gcn"}, "model 'gcn' is not a linear map"),
         ({"model": "sgc", "hops": 1, "standardize": True}, "standardises its outputs"),
     ):
         model = train(graph, **options, epochs=2).model

@@ -274,7 +274,7 @@ def test_stores_that_cannot_grow(tmp_path):
     assert not (tmp_path / "none").exists()
     _, store = small_store(tmp_path / "s")
     (store.data / "hops" / "h1" / "r000000-c0000.npy").unlink()
-    with pytest.raises(StoreError, match="is not complete"):
+    with pytest.raises(StoreError, match="is missing"):
         update_store((node(), None), store.folder)
     names = (*FEATURES, "degree", "log degree", "vector 1")
     graph = Graph.from_edges([(0, 1)], np.eye(6), feature_names=names)

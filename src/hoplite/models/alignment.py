@@ -151,9 +151,10 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
     if ours == theirs or not data.feature_names:
         return
     other = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
+    stored = getattr(data, "stored", None)  # a set of graphs has no such attribute
     raise ModelFileError(
         f"column {other!r} was prepared differently for {data.name} than for training; "
-        f"{_build_store() if data.stored is not None else 'read its tables with prepare=model'}."
+        f"{'read its tables with prepare=model' if stored is None else _build_store()}."
     )
 
 

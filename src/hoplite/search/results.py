@@ -296,7 +296,7 @@ class SearchResult(Described, Scored):
         Parameters
         ----------
         configuration : ConfigurationScores
-            One of :attr:`ranking`.
+            One of ``ranking``.
 
         Returns
         -------
