@@ -139,7 +139,7 @@ def test_classes_to_compare_are_checked(small: GraphSet, models: dict[str, Graph
     many = np.column_stack([small.sizes > 4, small.sizes > 6]).astype(int)
     both = small.with_labels(many, ["large", "huge"]).with_split(small.table.split)
     model = train_graphs(both, "hops").model
-    with pytest.raises(ConfigError, match="requires a single class"):
+    with pytest.raises(ConfigError, match="requires a classifier with one class"):
         explain_graph(model, both, 3, "large", against="huge")
 
 

@@ -88,7 +88,7 @@ def test_an_import_is_kept_until_its_tables_change(tmp_path):
     assert (out / "graph.json").stat().st_mtime_ns == before
     edges = folder / "edges.csv"
     edges.write_text(edges.read_text() + "1,2\n")
-    with pytest.raises(DatasetError, match="'1', '2'; first in data row 4,001"):
+    with pytest.raises(DatasetError, match="'1', '2' \\(first in data row 4,001"):
         tables.import_tables(folder, out, memory=ROOM)
     assert not (out / "graph.json").exists()
     with pytest.raises(ConfigError, match=r"1 MB .* needs 100 MB; increase memory= by 99 MB"):
