@@ -155,7 +155,13 @@ def reproduce(
     )
     old = _kept(folder, results, lambda entry: not _selected(entry, names, models, gates))
     kept = {*names, *old.datasets}
-    results = replace(results, datasets=[name for name in paper.DATASETS if name in kept])
+    results = replace(
+        results,
+        datasets=[name for name in paper.DATASETS if name in kept],
+        timing=[one for one in old.timing if one.dataset not in names],
+        spectrum=[one for one in old.spectrum if one.dataset not in names],
+        comparison=old.comparison,
+    )
     if quick and (not models or "hlgc" in models):
         full = load_results(FULL).of("validation")
         old.accuracy.extend(one for one in full if one.model == "hlgc" and one.dataset in names)
