@@ -15,7 +15,7 @@ from hoplite.files import atomic_write_text
 
 ROOT = Path(__file__).parent.parent
 README, PICTURE = ROOT / "README.md", ROOT / "docs" / "_static" / "accuracy.svg"
-DATASETS, MODELS = ("cora", "citeseer", "pubmed"), ("sgc", "egc", "lgc", "gcn", "gat")
+DATASETS, MODELS = ("cora", "citeseer", "pubmed"), ("sgc", "egc", "lgc", "hlgc", "gcn", "gat")
 LOW, HIGH, WIDTH, ROW = 68.0, 84.0, 520, 22  # percent and pixels of the picture
 
 
@@ -23,13 +23,18 @@ def read(path: str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
+def title(model: str) -> str:
+    return "hLGC" if model == "hlgc" else model.upper()
+
+
 def accuracies() -> list[tuple[str, str, tuple[float, float], float]]:
     """(dataset, model, our mean and deviation, the paper's mean) in percent."""
     theirs = json.loads(read("experiments/paper.json"))["accuracy"]["validation"]
+    entries = json.loads(read("results/results.json"))["accuracy"]
     ours = {
         (one["dataset"], one["model"]): (100 * one["test_mean"], 100 * one["test_std"])
-        for one in json.loads(read("results/results.json"))["accuracy"]
-        if one["protocol"] == "validation"
+        for one in sorted(entries, key=lambda one: one["val_mean"])
+        if one["protocol"] == "validation"  # the last gate of hLGC is the best one
     }
     return [(d, m, ours[d, m], theirs[m][d][0]) for d in DATASETS for m in MODELS]
 
@@ -37,7 +42,7 @@ def accuracies() -> list[tuple[str, str, tuple[float, float], float]]:
 def table() -> list[str]:
     """Accuracy by model and dataset, and the time of an epoch compared with plain torch."""
     found = {(d, m): f"{ours[0]:.1f} ({theirs:.1f})" for d, m, ours, theirs in accuracies()}
-    cells = [[m.upper(), *(found[d, m] for d in DATASETS)] for m in MODELS]
+    cells = [[title(m), *(found[d, m] for d in DATASETS)] for m in MODELS]
     head = ["test accuracy, %: Hoplite (paper)", *map(str.title, DATASETS)]
     pattern = r"cora, lgc, 20 hops, 1 thread \| plain torch .*\| ([0-9.]+)x,"
     ratio = re.findall(pattern, read("benchmarks/README.md"))[0]
@@ -60,7 +65,7 @@ def picture() -> str:
     for i, (dataset, model, (mean, std), theirs) in enumerate(accuracies()):
         y = 40 + ROW * i
         shapes += [
-            f'<text x="8" y="{y + 4}">{dataset.title()}, {model.upper()}</text>',
+            f'<text x="8" y="{y + 4}">{dataset.title()}, {title(model)}</text>',
             f'<circle cx="{at(theirs)}" cy="{y}" r="6" fill="none" stroke="#888"/>',
             f'<path d="M{at(mean - std)} {y}H{at(mean + std)}" stroke="#0a7ea4"/>',
             f'<circle cx="{at(mean)}" cy="{y}" r="4" fill="#0a7ea4"/>',
