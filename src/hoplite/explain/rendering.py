@@ -293,7 +293,7 @@ def link_sentence(values: Summary) -> str:
 def exactness(values: Summary) -> str:
     """That the parts add up, and how well: the residual is against the model's own arithmetic."""
     names = [f"the {part.name}" for part in fixed(values)]
-    summed = listing([f"the {plural(len(values.hops), 'hop')}", *names])
+    summed = listing([f"{plural(len(values.hops), 'hop')}", *names])
     return (
         f"The contributions of {summed} add up to {total(values)} (residual "
         f"{abs(values.residual):.0e}). The tables by node and by feature add up to the same number."
@@ -308,14 +308,16 @@ def flip_sentence(values: Summary) -> str:
     kinds = ((edges, "edge"), (nodes, "node"))
     single = [plural(len(kind.found), noun) for kind, noun in kinds if kind.found]
     tried = [f"{kind.checked:,} of {plural(kind.of, noun)}" for kind, noun in kinds if kind.of]
-    text = "No single edge or node changes the prediction if removed."
+    text = "None of the removals that were tried changes the prediction."
+    if flips.exhaustive:
+        text = "No single edge or node changes the prediction if removed."
     if single:
         each = " each" * (len(edges.found) + len(nodes.found) > 1)
         text = f"{listing(single)} would{each} change the prediction from {predicted} if removed."
     if not tried:
         return f"{text} There are none within reach."
     text = (
-        f"{text} The margin of {predicted} is {number(flips.margin)} at present"
+        f"{text} The margin of {predicted} is now {number(flips.margin)}"
         f"{'' if values.threshold is None else ', over the threshold'}. "
         f"{listing(tried)} within reach were tried, one at a time."
     )
@@ -337,7 +339,7 @@ def change_sentence(values: Summary) -> str:
     node, count = f"node {short(values.node.id)}", len(changes.found)
     if not count:
         return f"Changing one value of {node} does not change the prediction."
-    which = "one value" if count == 1 else f"any one of {count:,} values"
+    which = "one value" if count == 1 else f"any one of {count:,} important values"
     first = changes.found[0]
     example = f"{short(first.name)} from {cell(first.value)} to {_wanted(first)}"
     return (

@@ -247,8 +247,9 @@ def _read_config(path: Path) -> ModelFile:
         _ = model.config
         return model
     except (FileNotFoundError, NotADirectoryError):
+        what = "is not a model folder" if path.parent.exists() else "does not exist"
         raise ModelFileError(
-            f"{path.parent} is not a model folder; pass one written by "
+            f"{path.parent} {what}; pass a folder written by "
             f"{by_interface('TrainedModel.save', '`hoplite train --out`')}."
         ) from None
     except OSError as error:

@@ -311,7 +311,7 @@ def find_model(name: str | type) -> type[Model]:
         return known.get(name) or _register(_load(EntryPoint(name, name, GROUP)), name)
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
-        names = [*MODELS, *entries]
+        names = [*by_interface("", AUTO).split(), *MODELS, *entries]
         what = ", which is for sets of graphs; for nodes" if name in FAMILIES else ";"
         raise ConfigError(
             f"is {name!r}{what} it must be one of {', '.join(names)} or MODULE:CLASS."

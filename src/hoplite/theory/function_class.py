@@ -90,7 +90,7 @@ class FunctionClass:
             )
         if not has_bounds(config.kind, config):
             raise ConfigError(
-                f"is {config.model!r}, for which no bound is known; use "
+                f"is {config.model!r}, but bounds are implemented only for "
                 f"{listing(bounded_models(), 'or')}.",
                 "model",
             )

@@ -297,7 +297,7 @@ class TrainingResult(Described, Scored):
         """A warning if validation scores, or those of some class, are missing."""
         if not self.metrics("val"):
             used = f"so the last {self.training_config.step_title} was used"
-            advice = f"cross-validation requires {MIN_LABELS} labels, and folds"
+            advice = f"cross-validation requires {MIN_LABELS} labels and at least 2 folds"
             return f"there are no validation scores, {used}; {advice}."
         labels, split = self.graph.labels, self.graph.split
         trained, seen = (kind_of(labels).held(labels[part]) for part in (split.train, split.val))
