@@ -132,7 +132,7 @@ def test_own_tables_from_training_to_labels(tmp_path):
         (2, ["train", "cora", "--wieght-decay", "1"], "Did you mean --weight-decay?"),
         (2, ["train", "cora", "--threads", "100000"], "threads is 100000"),
         (1, ["train", "cora", "--out", "/dev/null/x"], "not a writable folder"),
-        (1, ["predict", "nowhere", "cora", "--out", "x.csv"], "not a model folder"),
+        (1, ["predict", "nowhere", "cora", "--out", "x.csv"], "does not exist"),
         (2, ["predict", "nowhere", "cora", "--out", "x.xls"], "file extension of --out"),
         (2, ["predict", "nowhere", "cora", "--out", "x.csv", "--sets", "90"], "mean 0.9?"),
     ],

@@ -288,7 +288,7 @@ def test_a_port_that_is_taken(model, tables):
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (["nowhere", "TABLES"], 1, "not a model folder"),
+        (["nowhere", "TABLES"], 1, "does not exist"),
         (["MODEL", "nowhere"], 1, "nowhere"),
         (["MODEL", "cora"], 1, "the model"),
         (["MODEL", "TABLES", "--port", 99999], 2, "--port"),

@@ -163,8 +163,8 @@ def load(
         graph = converted(source, seed=seed, prepare=prepare, **others)
         if not isinstance(graph, Graph):
             raise DatasetError(
-                f"source has type {type(source).__name__}; pass {', '.join(NAMES)}, the path of a "
-                f"folder or file, {KNOWN}; for whole graphs, use hoplite.train_graphs."
+                f"the graph has type {type(source).__name__}; pass {', '.join(NAMES)}, the path of "
+                f"a folder or file, {KNOWN}; for whole graphs, use hoplite.train_graphs."
             )
         graph = graph.for_task(options.get("task"))
         warn_of_unused_seed(graph, seed)

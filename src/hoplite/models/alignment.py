@@ -152,10 +152,6 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
         return
     other = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
     stored = getattr(data, "stored", None)  # a set of graphs has no such attribute
-    if other not in {*theirs, *data.feature_names}:
-        raise ModelFileError(
-            f"{data.name} has no column {other!r}, which the model was trained with; add it."
-        )
     raise ModelFileError(
         f"column {other!r} was prepared differently for {data.name} than for training; "
         f"{'read its tables with prepare=model' if stored is None else _build_store()}."
