@@ -41,7 +41,16 @@ CLASSIFIERS = [
 @pytest.fixture
 def task(graphs):
     graph = graphs(n=60, d=8, dtype=np.float32)
-    return graph, np.arange(60), graph.labels
+    return graph, np.arange(60), np.maximum(graph.labels, 0)
+
+
+def test_unknown_labels_of_the_graph_are_no_class(task):
+    graph, nodes, y = task
+    unknown = np.where(nodes < 5, -1, y)
+    model = LGCClassifier(graph.with_labels(unknown), hops=1, epochs=2)
+    with pytest.raises(GraphError, match="y contains -1 for unknown labels"):
+        model.fit(nodes, unknown)
+    assert model.fit(nodes, np.where(y == 0, -1, 1)).classes_.tolist() == [-1, 1]  # own values
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)

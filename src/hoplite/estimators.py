@@ -48,7 +48,7 @@ from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.reading import load_graphs
 from hoplite.graphs.training import train_graphs
 from hoplite.io.convert import KNOWN, converted
-from hoplite.labels import AUTO, CLASSES, NUMBERS, SETS, kind_of
+from hoplite.labels import AUTO, CLASSES, NUMBERS, SETS, kind_of, known_labels
 from hoplite.models import (
     DGC,
     EGC,
@@ -264,6 +264,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         sample_weight = _values_at(nodes, sample_weight, graph, "sample_weight")
         nodes, y = _as_labelled(nodes, y, graph, "y", several=True)
         check_classification_targets(y)
+        _refuse_unknown(y, np.asarray(graph.labels)[nodes])
         if y.ndim == 2:
             labels, left_out = SETS.checked(y, None), []
             self.classes_ = np.arange(y.shape[1])
@@ -860,6 +861,7 @@ class GraphClassifier(ClassifierMixin, _GraphEstimator):
         self
         """
         labels = np.asarray(y)
+        _refuse_unknown(labels, getattr(graphs, "labels", None))
         if labels.ndim == 2:
             self.classes_ = np.arange(labels.shape[1])
             self._fit(graphs, labels, None)
@@ -976,6 +978,12 @@ def _labelled(graph: Graph, parts: Sequence[NodeSet], names: tuple[str, ...]) ->
 
 def _values_at(nodes: Any, values: Any, graph: Graph, name: str) -> np.ndarray | None:
     return None if values is None else _as_labelled(nodes, values, graph, name)[1]
+
+
+def _refuse_unknown(y: np.ndarray, labels: Any) -> None:
+    """GraphError if ``y`` are the graph's own ``labels``, with -1 where they are unknown."""
+    if y.dtype.kind == "i" and np.array_equal(y, labels) and not known_labels(y).all():
+        raise GraphError("y contains -1 for unknown labels; leave these out.")
 
 
 def _as_labelled(

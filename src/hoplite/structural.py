@@ -114,6 +114,20 @@ def with_log_degree(graph: Graph, names: Sequence[str] = ()) -> Graph:
     return _with_columns(graph, [columns], tuple(names))
 
 
+def without_log_degree(data: Any) -> Any:
+    """``data``, or the graph without the features of :func:`with_log_degree`.
+
+    >>> graph = Graph.from_edges([(0, 1)], [[1.0], [2.0], [5.0]])
+    >>> without_log_degree(with_log_degree(graph)).features.tolist()
+    [[1.0], [2.0], [5.0]]
+    """
+    if not (count := len(log_degrees_of(data))):
+        return data
+    graph = data.in_memory()
+    names = graph.feature_names[:-count]
+    return graph.with_features(graph.features[:, :-count], names, preparation=graph.preparation)
+
+
 def log_degrees(names: Sequence[str] | None, preparation: Preparation | None) -> tuple[str, ...]:
     """The names of the features of :func:`with_log_degree`, which are the last; () if none.
 

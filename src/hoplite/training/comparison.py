@@ -354,7 +354,8 @@ class GraphGain:
 
         alone, joined = figures(features), figures(graph)
         baseline = task.baseline(labels, graph.model.class_names)[metric]
-        return cls(metric, baseline, alone[0], joined[0], standard_error(joined, alone))
+        error = standard_error(joined, alone)
+        return cls(metric, baseline, float(alone[0]), float(joined[0]), error)
 
     def summary(self) -> dict[str, Any]:
         """The figures as plain JSON values."""

@@ -52,6 +52,7 @@ from hoplite.models.settings import forget_on_failure, switch_note
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.progress import training_bar, watched
 from hoplite.store import open_data
+from hoplite.structural import without_log_degree
 from hoplite.tasks import LOSS, Evaluation, Metric, Task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.comparison import (
@@ -739,7 +740,11 @@ class _Defaults:
             return None
         alone = [scored for candidate, scored in known if self._many and not candidate.hops]
         options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
-        features = alone[0] if alone else self._judged(self._opened, HopBlocks, options)
+        features = (
+            alone[0]
+            if alone
+            else self._judged(without_log_degree(self._opened), HopBlocks, options)
+        )
         return GraphGain.of(features, run)
 
 
