@@ -151,6 +151,18 @@ def small_tables(folder, **columns):
     return folder
 
 
+def test_decimal_commas_of_labels_and_weights(tmp_path):
+    label = [f'"{i},25"' for i in range(30)]
+    tables = small_tables(tmp_path, label=label, x=[i % 7 for i in range(30)])
+    edges = ["source,target,weight", *(f'n{i},n{i + 1},"0,{i + 1}"' for i in range(29))]
+    (tables / "edges.csv").write_text("\n".join(edges) + "\n")
+    graph = hoplite.load(tables, task="regression")
+    assert graph.labels[:2].tolist() == [0.25, 1.25]
+    assert graph.adjacency[0, 1] == pytest.approx(0.1)
+    with pytest.raises(DatasetError, match="has 30 different numbers"):
+        hoplite.load(tables)
+
+
 def test_ambiguous_dates_are_text_with_a_warning(tmp_path):
     dates = [f"0{1 + i % 3}/04/2024" for i in range(30)]
     tables = small_tables(tmp_path, login=dates, x=[i % 7 for i in range(30)])

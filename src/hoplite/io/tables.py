@@ -42,6 +42,7 @@ from hoplite.io.columns import (
     GAP_WORDS,
     Features,
     check_known,
+    comma_sql,
     filled_sql,
     guess_cells,
     is_float,
@@ -639,8 +640,9 @@ def _number(table: Table, name: str) -> str:
     column = table.columns[name]
     if not is_text(table.types[name]):
         return f"TRY_CAST({column} AS DOUBLE)"
-    text = text_sql(column)
-    return number_sql(filled_sql(text, table), comma=table.comma)
+    text = filled_sql(text_sql(column), table)
+    number = number_sql(text, comma=table.comma)
+    return number if table.comma else f"COALESCE({number}, {comma_sql(text)})"
 
 
 def id_sql(table: Table, name: str) -> str:
@@ -838,7 +840,7 @@ def is_measurement(names: list[str], labelled: int) -> bool:
     >>> is_measurement(["0.5", "1.0", "1.5"], 30), is_measurement([f"{i}.5" for i in range(30)], 30)
     (False, True)
     """
-    names = [name for name in names if name not in GAP_WORDS]
+    names = [name.replace(",", ".") for name in names if name not in GAP_WORDS]
     whole = all(_INTEGER.fullmatch(name) for name in names)
     most = (MAX_WHOLE if whole else MAX_FRACTIONS)[labelled < 2 * len(names)]
     return len(names) > most and all(map(is_numeral, names))
