@@ -982,7 +982,8 @@ def _values_at(nodes: Any, values: Any, graph: Graph, name: str) -> np.ndarray |
 
 def _refuse_unknown(y: np.ndarray, labels: Any) -> None:
     """GraphError if ``y`` are the graph's own ``labels``, with -1 where they are unknown."""
-    if y.dtype.kind == "i" and np.array_equal(y, labels) and not known_labels(y).all():
+    same = y.ndim == 1 and y.dtype.kind == "i" and np.array_equal(y, labels)
+    if same and not known_labels(y).all():
         raise GraphError("y contains -1 for unknown labels; leave these out.")
 
 
