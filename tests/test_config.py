@@ -97,7 +97,7 @@ def test_a_setting_that_is_not_idle_changes_the_model(graphs, model):
 @pytest.mark.parametrize("name", ["hidden", "heads", "hops", "epochs", "patience", "batch"])
 def test_absurd_sizes_are_refused(name):
     for value in (2**53 + 1, 10**30):
-        with pytest.raises(ConfigError, match=f"{name} is {value}; .* at most"):
+        with pytest.raises(ConfigError, match=f"{name} is {value}; it must be"):
             split_options("gat", {name: value})
 
 
@@ -117,6 +117,14 @@ def test_settings_of_a_model_by_position_and_by_name():
         ModelConfig.from_dict(found.as_dict() | {"heads": 8})
     with pytest.raises(ConfigError, match="it must be one of"):
         ModelConfig.from_dict({"model": "os:path"})
+
+
+@pytest.mark.parametrize("model", ["lgc", "sgc", "gcn"])
+def test_lbfgs_steps_at_full_length_and_without_dropout_unless_asked(model):
+    _, training = split_options(model, {"optimizer": "lbfgs"})
+    assert (training.lr, training.dropout) == (1.0, 0.0)
+    _, training = split_options(model, {"optimizer": "lbfgs", "lr": 0.1, "dropout": 0.2})
+    assert (training.lr, training.dropout) == (0.1, 0.2)
 
 
 @pytest.mark.parametrize(

@@ -85,5 +85,5 @@ def test_train_predict_explain_search_and_serve(bare):
 def test_networks_name_the_extra(bare):
     done = run(bare, "train", "cora", "--model", "gcn", "--seeds", "1", "--epochs", "1")
     assert done.returncode == 1
-    assert "hoplite-graph[torch]" in done.stderr.replace("\n", " ")
+    assert ".[torch]" in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr

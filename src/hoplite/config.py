@@ -387,7 +387,7 @@ class TrainingConfig(Checked):
 
 
 def check_hops(hops: int) -> int:
-    """Return ``hops`` if it is a whole number from 0 to 100,000."""
+    """Return ``hops`` if it is an integer from 0 to 100,000."""
     check_number("hops", hops, 0, MAX_HOPS, whole=True)
     return int(hops)
 
@@ -413,13 +413,19 @@ def check_number(
         if above and below:
             return
         hint = f" Did you mean {value / 100:g}?" if maximum == 1 and 10 <= value < 100 else ""
-    noun = "a whole number" if whole else "a number"
-    low = f" larger than {minimum:g}" if "l" in open_ends else f", {minimum:g} or larger"
-    low = "" if math.isinf(minimum) else low
-    high = f" and {'below' if 'm' in open_ends else 'at most'} {maximum:g}"
+    noun = "an integer" if whole else "a number"
+    low, high = (f"{end:,}" if whole else f"{end:g}" for end in (minimum, maximum))
     beyond = isinstance(value, types) and value > maximum
-    high = "" if maximum >= MAX_COUNT and not beyond else high
-    raise ConfigError(f"is {value!r}; it must be {noun}{low}{high}.{hint}", argument)
+    if minimum == maximum:
+        allowed = low
+    elif maximum < MAX_COUNT or beyond:
+        left, right = "(" if "l" in open_ends else "[", ")" if "m" in open_ends else "]"
+        ends = f"from {low} to {high}" if whole else f"in {left}{low}, {high}{right}"
+        allowed = f"{noun} {ends}"
+    else:
+        low = f" {'above' if 'l' in open_ends else 'of at least'} {low}"
+        allowed = noun + ("" if math.isinf(minimum) else low)
+    raise ConfigError(f"is {value!r}; it must be {allowed}.{hint}", argument)
 
 
 def check_flag(argument: str, value: Any) -> None:

@@ -189,16 +189,24 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
 
     >>> require_extra("plot", "a page", "no_module")
     Traceback (most recent call last):
-    hoplite.errors.HopliteError: a page needs no_module; run `pip install "hoplite-graph[plot]"`.
+    hoplite.errors.HopliteError: a page needs no_module; run `pip install ".[plot]"` in a clone.
     """
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
-        raise HopliteError(f'{what} needs {names}; run `pip install "hoplite-graph[{extra}]"`.')
+        raise HopliteError(f'{what} needs {names}; run `pip install ".[{extra}]"` in a clone.')
 
 
 MAX_TYPED = 100  # letters of a name that somebody types
-SYNONYMS = {"learning_rate": "lr", "acc": "accuracy", "validation": "val"}  # of other libraries
+SYNONYMS = {  # of other libraries
+    "learning_rate": "lr",
+    "wd": "weight_decay",
+    "K": "hops",
+    "k": "hops",
+    "verbose": "progress",
+    "acc": "accuracy",
+    "validation": "val",
+}
 _SHORTAGES = ("allocate memory", "bad_alloc", "failed to map segment", "can't start new thread")
 
 

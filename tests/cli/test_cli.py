@@ -145,7 +145,7 @@ def test_wrong_use_gets_one_sentence(tmp_path, code, arguments, sentence):
     ("words", "code", "part"),
     [
         (["coar"], 1, "Did you mean 'cora'"),
-        (["cora", "--seeds", "abc"], 2, "'abc'; it must be a whole"),
+        (["cora", "--seeds", "abc"], 2, "'abc'; it must be an"),
     ],
 )
 def test_errors_are_json_too(tmp_path, words, code, part):

@@ -86,3 +86,56 @@ def test_what_cannot_be_registered(module):
     ):
         with pytest.raises(ConfigError, match=r"cannot be imported|is not a model class"):
             model_config(address)
+
+
+class Mixed(LinearModel):
+    """c_0 = sin(w_0), c_i = w_0 w_1 c_{i-1}, with mistakes on request."""
+
+    name = "mixed"
+    mistake = ""
+
+    def initial_filter(self, rng):
+        return {"first": np.zeros((), np.float32), "ratio": np.array([0.5], np.float32)}
+
+    def coefficients(self, weights):
+        steps = np.full(self.config.hops + (self.mistake != "short"), weights["ratio"][0])
+        steps[0] = np.sin(weights["first"])
+        return np.cumprod(steps)
+
+    def coefficients_vjp(self, weights, gradient):
+        hops = np.arange(self.config.hops + 1)
+        powers = weights["ratio"][0] ** hops
+        slopes = np.sin(weights["first"]) * hops[1:] * powers[:-1]
+        by_first = gradient @ powers * np.cos(weights["first"])
+        if self.mistake == "first":
+            by_first = -by_first
+        if self.mistake == "ratio":
+            slopes = slopes[::-1]
+        by_ratio = {} if self.mistake == "left out" else {"ratio": gradient[1:] @ slopes[None].T}
+        return {"first": np.array(by_first)} | by_ratio
+
+
+@pytest.mark.parametrize("hops", [3, 40])
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ("", None),
+        ("first", "wrong for the weight 'first'"),
+        ("ratio", "wrong for the weight 'ratio'"),
+        ("left out", "wrong for the weight 'ratio'"),
+        ("short", r"Mixed.coefficients returned shape \((3|40),\); .* \((4|41),\)"),
+    ],
+)
+def test_a_wrong_derivative_is_found_before_training(mistake, message, hops, graphs, monkeypatch):
+    monkeypatch.setitem(MODELS, "mixed", Mixed)
+    monkeypatch.setattr(Mixed, "mistake", mistake)
+    if message is None:
+        train(graphs(), "mixed", hops=hops, epochs=1)
+        return
+    with pytest.raises(ConfigError, match=message):
+        train(graphs(), "mixed", hops=hops, epochs=1)
+
+
+def test_a_class_with_an_inherited_name_is_refused():
+    with pytest.raises(ConfigError, match="does not set `name` and inherits 'lgc'"):
+        register_model(type("Again", (MODELS["lgc"],), {}))

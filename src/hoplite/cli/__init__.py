@@ -152,7 +152,7 @@ def _report_usage(error: Any) -> int:
     if hasattr(error.__cause__, "errors"):  # pydantic's, of a value that is not of the type
         detail = error.__cause__.errors()[0]
         reason = detail["msg"].partition(",")[0].replace("Input should be", "it must be")
-        reason = reason.replace("valid integer", "whole number").replace("valid number", "number")
+        reason = reason.replace("a valid", "an" if "integer" in reason else "a")
         message = f"{error.param.opts[0]} is {detail['input']!r}; {reason}."
     where = context.command_path if context else "hoplite"
     stop = "" if message.endswith((".", "?", "!")) else "."

@@ -98,6 +98,9 @@ class Model(ABC):
         """Whether a node's outputs follow from its own hop features, which a store holds."""
         return cls.check_store.__func__ is not Model.check_store.__func__
 
+    def check(self) -> None:  # noqa: B027 - most have nothing to check
+        """ConfigError if the methods of a user's own class contradict each other."""
+
     @abstractmethod
     def initial(self, rng: np.random.Generator | None) -> Weights:
         """First weights; without a generator nothing is drawn, and only the shapes count."""
@@ -146,7 +149,9 @@ def build_model(
             f"has a single operator; use {names_of(lambda kind: kind.takes_relations, 'or')}, or "
             f"load the graph without {option_name('directed')} and {option_name('type')}."
         )
-    return kind(config, num_features, num_classes, len(relations) or 1)
+    model = kind(config, num_features, num_classes, len(relations) or 1)
+    model.check()
+    return model
 
 
 def names_of(wanted: Any, joint: str = "and") -> str:

@@ -24,6 +24,7 @@ from hoplite.operators import OPERATORS, find_operator
 
 STARTS = ("random", "lowpass")
 LOWPASS_DECAY = 0.8
+OWN = "hoplite."  # where the modules of models are that need no check
 # defaults of models that are linear in their weights: every epoch is the optimum of one penalty
 SOLVED: dict[str, Any] = {
     "optimizer": "path",
@@ -164,7 +165,8 @@ class LinearModel(Model):
     def coefficients(self, weights: Weights) -> np.ndarray | None:
         """c_0, c_1, ...: (hops,), or one for each class, (hops, m).
 
-        The last ones may be left out if they are 0. None where every hop has a map of its own.
+        None where every hop has a map of its own. Hoplite's own models leave out the last ones if
+        they are 0.
         """
 
     def coefficients_vjp(self, weights: Weights, gradient: np.ndarray) -> Weights:
@@ -195,9 +197,65 @@ class LinearModel(Model):
             return None
         values, allowed = np.asarray(values), ((), (self.num_classes,))
         if not 1 <= values.ndim <= 2 or len(values) > most or values.shape[1:] not in allowed:
-            what = f"{type(self).__name__}.coefficients returned shape {values.shape}"
-            raise ConfigError(f"{what}; it must be ({most},).")
+            raise self._wrong_shape(values)
         return values
+
+    def _wrong_shape(self, values: np.ndarray) -> ConfigError:
+        most, by_class = 1 + self.num_parts * self.config.hops, values.ndim == 2
+        wanted = (most, self.num_classes) if by_class else (most,)
+        return ConfigError(
+            f"{type(self).__name__}.coefficients returned shape {values.shape}; it must return one "
+            f"coefficient per hop{' and class' * by_class}, {wanted}."
+        )
+
+    def check(self) -> None:
+        """Compare the derivative of a user's coefficients with finite differences.
+
+        In a random direction v of every weight of the filter, <vjp(g), v> must be
+        <g, c(w + h v) - c(w - h v)> / 2h. Nothing is said where h and h / 2 differ, e.g. at a kink.
+        """
+        kind, rng = type(self), np.random.default_rng(0)
+        if all(f.__module__.startswith(OWN) for f in (kind.coefficients, kind.coefficients_vjp)):
+            return
+        weights = self.initial(None) | self.initial_filter(rng)
+        learned = [name for name in weights if name not in self.map_weights]
+        for name in learned:
+            noise = 0.01 * rng.standard_normal(weights[name].shape)
+            weights[name] = np.asarray(weights[name] + noise)
+        values = self._checked_coefficients(weights)
+        if values is None:
+            return
+        may_be_short = kind.coefficients.__module__.startswith(OWN)
+        if len(values) <= self.num_parts * self.config.hops and not may_be_short:
+            raise self._wrong_shape(values)
+        if self.is_fixed:
+            return
+        outer = rng.standard_normal(values.shape)
+        by_weight = self.filter_gradient(weights, FilterGradient(weights["theta"], outer))
+        for name in learned:
+            direction = rng.standard_normal(weights[name].shape)
+            parts = by_weight.get(name, np.zeros(())) * direction
+            near, far = (
+                outer * self._slopes(weights, name, direction, step) for step in (5e-4, 1e-3)
+            )
+            tolerance = 1e-3 * (np.abs(parts).sum() + np.abs(near).sum())
+            converged = abs(near.sum() - far.sum()) <= tolerance / 2
+            if converged and abs(parts.sum() - near.sum()) > tolerance:
+                raise ConfigError(
+                    f"{kind.__name__}.coefficients_vjp is wrong for the weight {name!r}: in a "
+                    f"random direction the derivative is {parts.sum():.4g}, but finite differences "
+                    f"of coefficients give {near.sum():.4g}."
+                )
+
+    def _slopes(
+        self, weights: Weights, name: str, direction: np.ndarray, step: float
+    ) -> np.ndarray:
+        """(c(w + h v) - c(w - h v)) / 2h for the step h and the direction v of one weight."""
+        above, below = (
+            self.coefficients(weights | {name: np.asarray(weights[name] + h * direction)})
+            for h in (step, -step)
+        )
+        return (np.asarray(above) - np.asarray(below)) / (2 * step)
 
     def filter_gradient(self, weights: Weights, gradient: FilterGradient) -> Weights:
         """The gradient by the weights from that by the filter."""

@@ -46,6 +46,8 @@ ARGUMENTS = (
 )
 # what tables are trained with where no model is given, see default_options
 TABLE_OPTIONS = {"hops": 2, "operator": "random_walk"}
+# defaults of L-BFGS, which takes long steps and needs the same loss in each of them
+LBFGS = {"lr": 1.0, "dropout": 0.0}
 # settings of steps along gradients: to give one of them is to ask for such steps
 OF_STEPS = frozenset(
     {"lr", "weight_decay", "dropout", "drop_nodes", "output_dropout", "draws", "consistency",
@@ -249,6 +251,10 @@ def _register(model: Any, address: str = "") -> type[Model]:
     if not isinstance(name, str) or not name.isidentifier() or name == AUTO:
         raise ConfigError(f'{place[1]}.name is {name!r}; use letters and digits, e.g. "damped".')
     known = MODELS.get(name)
+    if known not in (None, model) and "name" not in vars(model):
+        raise ConfigError(
+            f"{place[1]} does not set `name` and inherits {name!r}; give it a name of its own."
+        )
     if known is not None and (known.__module__, known.__qualname__) != place:
         raise ConfigError(
             f"the name {name!r} is already used by {known.__module__}; choose another."
@@ -302,8 +308,8 @@ def find_model(name: str | type) -> type[Model]:
         )
     if name == AUTO:
         raise ConfigError(
-            f"is 'auto'; only {by_interface('hoplite.auto(graph)', '`hoplite train`')} chooses a "
-            "model, so name one here.",
+            f"is 'auto', but a model is needed here; call "
+            f"{by_interface('hoplite.auto(graph)', '`hoplite train --model auto`')} to choose one.",
             "model",
         )
     if ":" in name:
@@ -416,7 +422,11 @@ def own_options(model: str | type, options: Mapping[str, Any]) -> dict[str, Any]
             )
         if name not in known:
             hint = nearest_hint(name, [*known, *ARGUMENTS])
-            raise ConfigError(f"{name!r} is not an option of models or of training.{hint}")
+            if name == "seed":
+                hint = f" Pass seeds=[{value}] for seed {value}; seeds=5 trains five seeds."
+            raise ConfigError(
+                f"{name!r} is not an option of {find_model(model).name} or of training.{hint}"
+            )
         if name not in own and value != known[name].default:
             known[name].metadata["check"](name, value)
             raise ConfigError(
@@ -449,7 +459,10 @@ def _preset(kind: type[Model], options: Mapping[str, Any]) -> dict[str, Any]:
                 f"is 'authors', but {kind.name} has no such preset; use default or paper.", "preset"
             )
         return kind.authors
-    return kind.paper if takes_steps(kind, options) else kind.defaults
+    defaults = kind.paper if takes_steps(kind, options) else kind.defaults
+    if options.get("optimizer") == "lbfgs" and options.get("preset") != "paper":
+        return defaults | LBFGS
+    return defaults
 
 
 def takes_steps(kind: type[Model], options: Mapping[str, Any]) -> bool:
@@ -517,8 +530,11 @@ def check_convex(config: ModelConfig, optimizer: str) -> None:
     """Raise ConfigError if ``optimizer`` solves convex models and this is not one."""
     solved = config.kind.defaults.get("optimizer") == "path" and not config.standardize
     if optimizer == "path" and not solved:
-        reason = "standardize" if config.standardize else config.model
-        raise ConfigError(f"is 'path', but {reason} is not convex; use adam.", "optimizer")
+        reason = " with standardize" if config.standardize else ""
+        raise ConfigError(
+            f"is 'path', but the loss of {config.model}{reason} is not convex; use adam or lbfgs.",
+            "optimizer",
+        )
 
 
 def check_batch(config: ModelConfig, training: TrainingConfig) -> None:

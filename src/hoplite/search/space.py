@@ -408,7 +408,7 @@ def _read_section(table: dict[str, Any], where: str, below: Collection[str]) -> 
             raise GridError(f"{where}: cut is {_short(value)}; it must be a string.")
         if key == "screen" and (type(value) is not int or value < 1):
             raise GridError(
-                f"{where}: screen is {_short(value)}; it must be a whole number, 1 or larger."
+                f"{where}: screen is {_short(value)}; it must be an integer of at least 1."
             )
         if key in ("cut", "screen"):
             section[key] = value
@@ -474,7 +474,7 @@ def _read_value(name: str, type_: type, value: Any, where: str) -> Any:
         value = float(value)
     largest = MAX_INT if type_ is int else math.inf
     if type(value) is not type_ or (type_ in (int, float) and not abs(value) < largest):
-        names = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
+        names = {str: "a string", bool: "true or false", int: "an integer", float: "a number"}
         raise GridError(f"{where}: {name} is {_short(value)}; it must be {names[type_]}.")
     return value
 

@@ -91,7 +91,7 @@ def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator
         )
     if importlib.util.find_spec("distributed") is None:
         raise ConfigError(
-            "cluster needs Dask, which is not installed; pip install 'hoplite-graph[cluster]'."
+            "cluster needs Dask, which is not installed; run `pip install '.[cluster]'` in a clone."
         )
     with contextlib.ExitStack() as stack:
         stack.enter_context(_quiet())
@@ -416,7 +416,7 @@ def _local(count: int) -> Iterator[Any]:
     except ImportError as error:
         raise ConfigError(
             "cluster local:N needs cryptography, which is not installed; "
-            "pip install 'hoplite-graph[cluster]'."
+            "run `pip install '.[cluster]'` in a clone."
         ) from error
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from hoplite.config import ClassWeights
-from hoplite.errors import ConfigError, ModelFileError, check_choice, nearest_hint, some_of
+from hoplite.errors import ConfigError, ModelFileError, nearest_hint, some_of
+from hoplite.formatting import listing
 from hoplite.labels import CLASSES, JOINT, LabelKind
 from hoplite.tasks.evaluation import Evaluation
 
@@ -258,7 +259,13 @@ class Task(ABC):
         """What the setting ``monitor`` says; ConfigError if this task has no such figure."""
         if name == "auto":
             return next(iter(self.monitors.values()))
-        return self.monitors[check_choice(f"monitor of {self.name}", name, self.monitors)]
+        if name not in self.monitors:
+            raise ConfigError(
+                f"is {name!r}, which is not a score of {self.labels.task}; use "
+                f"{listing(['auto', *self.monitors], 'or')}.{nearest_hint(name, self.monitors)}",
+                "monitor",
+            )
+        return self.monitors[name]
 
     @abstractmethod
     def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
