@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -40,6 +41,12 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, error):
         interrupt(path, error)
     assert path.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
+def test_an_error_of_a_full_disk_names_the_file(tmp_path):
+    with pytest.raises(OSError, match="No space") as error:
+        interrupt(tmp_path / "a.bin", OSError(errno.ENOSPC, "No space left on device"))
+    assert error.value.filename == str(tmp_path / "a.bin")
 
 
 def test_what_a_killed_writer_left_is_taken_over(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from tests.commands import hoplite as command
 
 import hoplite
-from hoplite import Graph, Split
+from hoplite import Graph, HopliteError, Split
 from hoplite.machine import RESERVE, used_memory
 from hoplite.models import trained as trained_module
 from hoplite.predictions import Order, predict_table, predictions, write_table
@@ -144,6 +144,20 @@ def test_no_file_is_lost(graph, tmp_path):
     assert {str(size): sizes.count(size) for size in set(sizes)} == report["set_sizes"]
     assert "one label" in command(*words, "--sets", "0.8", "--overwrite").stdout
     assert command(*words, "--sets", "1.5").returncode == 2
+
+
+def test_a_full_temporary_folder_is_one_sentence(graph, tmp_path, monkeypatch):
+    """No file may grow beyond a page, as on a full disk."""
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, limits[1]))
+    try:
+        with pytest.raises(HopliteError, match=f"temporary files in {tmp_path}: File too large."):
+            write_table([{"id": np.arange(10**5)}], tmp_path / "p.csv")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_runners_up_margins_and_neighbours(graph, store):

@@ -136,8 +136,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
             temporary.replace(target)
-        except BaseException:
+        except BaseException as error:
             temporary.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = str(path)  # a full disk does not name what it had no room for
             raise
     sync_folder(target.parent)
 

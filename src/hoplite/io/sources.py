@@ -32,6 +32,8 @@ import numpy as np
 from hoplite.errors import (
     ConfigError,
     DatasetError,
+    HopliteError,
+    first_line,
     nearest_hint,
     option_name,
     plural,
@@ -69,6 +71,7 @@ FAMILIES = ((str,), (bool, np.bool_), (int, float, np.number), (list, tuple, np.
 MIN_MEMORY, THREAD_MEMORY = 64 * 10**6, 125 * 10**6  # bytes for DuckDB, in all and per thread
 _QUERY = re.compile(r"\s*(select|with|from|values)\b", re.IGNORECASE)
 _CELLS = re.compile(r"^Expected Number of Columns: (\d+) Found: (\d+)", re.MULTILINE)
+_FILE_ERROR = re.compile(r'\\?": ([^"]+)')  # DuckDB's reason, after the name of a file
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _POSTGRES = re.compile(r"postgres(ql)?://")
 _SQLITE_TABLES = (
@@ -167,6 +170,7 @@ class Workspace:
 
         self._open, self.Error = contextlib.ExitStack(), duckdb.Error
         self.OutOfMemory = duckdb.OutOfMemoryException
+        self._disk_errors = duckdb.IOException, duckdb.TransactionException, duckdb.FatalException
         if scratch is None:
             scratch = self._open.enter_context(
                 tempfile.TemporaryDirectory(prefix="hoplite-", ignore_cleanup_errors=True)
@@ -201,6 +205,12 @@ class Workspace:
                 f"leaves {share} for reading the tables, which is not enough; "
                 f"increase {option_name('memory')} by {share}.",
                 "memory",
+            ) from error
+        if isinstance(error, self._disk_errors):  # of the user's files, clear_errors has others
+            reason = _FILE_ERROR.search(str(error))
+            raise HopliteError(
+                f"cannot write temporary files in {self.scratch.parent}: "
+                f"{reason[1] if reason else first_line(error)}."
             ) from error
 
     def keep_on_disk(self, width: int) -> None:
@@ -272,7 +282,8 @@ class Workspace:
         try:
             yield
         except (self.Error, OSError, EOFError, UnicodeError, csv.Error) as error:
-            if self.memory is not None and isinstance(error, self.OutOfMemory):
+            short = self.memory is not None and isinstance(error, self.OutOfMemory)
+            if short or str(self.scratch) in str(error):
                 raise  # see __exit__
             text = getattr(error, "strerror", None) or str(error)
             lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]

@@ -27,6 +27,7 @@ from hoplite import machine
 from hoplite.config import EXECUTORS, check_number
 from hoplite.engine.backend import get_num_threads, set_num_threads
 from hoplite.errors import ConfigError, HopliteWarning, SearchError, check_choice
+from hoplite.files import atomic_write_bytes
 from hoplite.io.npz import read_npz, write_npz
 from hoplite.models import split_options
 from hoplite.search.trials import FinishedTrial, Scores, SearchFile, Trial, TrialQueue
@@ -149,7 +150,7 @@ class Processes:
         deaths, done = 0, queue.done()
         with tempfile.TemporaryDirectory(prefix="hoplite-") as folder:  # nobody else's
             path = Path(folder) / "graph"
-            path.write_bytes(pickle.dumps(graph, pickle.HIGHEST_PROTOCOL))
+            atomic_write_bytes(path, pickle.dumps(graph, pickle.HIGHEST_PROTOCOL))
             while done < len(queue.ids):
                 try:
                     self._run(queue, path, threads, watch)
