@@ -43,7 +43,10 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, error):
     assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
 
 
-def test_an_error_of_a_full_disk_names_the_file(tmp_path):
+def test_an_error_names_the_file_and_not_its_temporary_one(tmp_path):
+    with pytest.raises(FileNotFoundError) as missing:
+        atomic_write_bytes(tmp_path / "none" / "a.bin", b"new")
+    assert missing.value.filename == str(tmp_path / "none" / "a.bin")
     with pytest.raises(OSError, match="No space") as error:
         interrupt(tmp_path / "a.bin", OSError(errno.ENOSPC, "No space left on device"))
     assert error.value.filename == str(tmp_path / "a.bin")

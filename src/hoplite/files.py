@@ -164,7 +164,11 @@ def _open_temporary(target: Path) -> tuple[Path, BinaryIO]:
         if ours is None:  # there are no locks here
             path.unlink(missing_ok=True)
     path = target.with_name(f".{name}.{secrets.token_hex(8)}.tmp")
-    return path, path.open("x+b")
+    try:
+        return path, path.open("x+b")
+    except OSError as error:
+        error.filename = str(target)
+        raise
 
 
 def open_lock(path: Path) -> int:
