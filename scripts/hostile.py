@@ -186,7 +186,7 @@ def judge(case: Case, inputs: Path, seconds: float) -> str | None:
         shutil.copytree(inputs, folder)
         case.harm(folder)
         code, text, took = run(list(case.words), folder, seconds)
-    lines = [line for line in text.splitlines() if line and not line.startswith(("note: ", "warning: "))]
+    lines = [x for x in text.splitlines() if x and not x.startswith(("note: ", "warning: "))]
     last = lines[-1][:200] if lines else ""
     if took > seconds:
         return f"did not end within {seconds:g} s"
