@@ -8,7 +8,12 @@ import sys
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score, log_loss
+from sklearn.metrics import (
+    average_precision_score,
+    confusion_matrix,
+    log_loss,
+    precision_recall_fscore_support,
+)
 from tests.training.test_path import LIKE_SKLEARN, columns_of, penalty_of, untidy
 
 import hoplite
@@ -62,7 +67,16 @@ def test_metrics_threshold_and_temperature_are_out_of_fold():
     labels, logits = run.outputs["val"]
     assert result.out_of_fold
     assert run.val_metrics["log_loss"] == pytest.approx(log_loss(labels, run.task.link(logits)))
-    assert run.val_accuracy == pytest.approx((run.task.predict(logits) == labels).mean())
+    folds, classes = fold_numbers(labels, 5, seed=0), np.empty_like(labels)
+    for fold in range(5):  # no label decides about its own threshold
+        own, rest = folds == fold, folds != fold
+        classes[own] = run.task.tuned("f1", labels[rest], logits[rest]).predict(logits[own])
+    expected = precision_recall_fscore_support(labels, classes, zero_division=0)
+    assert run.val_accuracy == (classes == labels).mean() == run.val_metrics["accuracy"]
+    assert run.val_metrics["balanced_accuracy"] == pytest.approx(expected[1].mean())
+    assert run.val_metrics["macro_f1"] == pytest.approx(expected[2].mean())
+    assert np.array_equal(run.val_metrics.confusion, confusion_matrix(labels, classes))
+    assert f"accuracy {run.val_accuracy:.3f}" in str(result.plot_confusion("val"))
     assert run.calibration is not None
     assert run.test_metrics is None
     assert "calibration_error" not in result.intervals()  # resampling makes it larger

@@ -78,17 +78,14 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
 
 @dataclass(frozen=True)
 class Judged:
-    """The outputs (n, m) of some nodes and their labels; ``who`` is what a title calls them."""
+    """The outputs (n, m) of some nodes, labels and figures; ``who`` is what a title calls them."""
 
     task: Task
     labels: np.ndarray
     logits: np.ndarray
     names: tuple[str, ...]
     who: str
-
-    @property
-    def figures(self) -> Evaluation:
-        return self.task.evaluate(self.labels, self.logits, self.names)
+    figures: Evaluation
 
 
 def judged(model: TrainedModel, data: NodeData, nodes: Any, picture: str) -> Judged:
@@ -116,7 +113,8 @@ def judged(model: TrainedModel, data: NodeData, nodes: Any, picture: str) -> Jud
         raise GraphError("the nodes have no label that the model knows; pass labelled nodes.")
     logits = model.logits(data)[chosen]
     who = plural(chosen.size, f"{known} node".strip())
-    return Judged(model.task, labels[chosen], logits, model.class_names, who)
+    figures = model.task.evaluate(labels[chosen], logits, model.class_names)
+    return Judged(model.task, labels[chosen], logits, model.class_names, who, figures)
 
 
 def check_picture(task: Task, picture: str) -> None:

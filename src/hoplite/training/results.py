@@ -236,15 +236,14 @@ class TrainingResult(Described, Scored):
 
     def _resampled(self, part: str) -> dict[str, tuple[float, float]]:
         run, rng = self.best_run, np.random.default_rng(0)
-        labels, logits = run.outputs.get(part, (np.empty(0), np.empty(0)))
-        if not 0 < len(labels) <= MAX_FOLDED:
+        count = len(run.outputs.get(part, ((),))[0])
+        if not 0 < count <= MAX_FOLDED:
             return {}
-        samples = rng.integers(0, len(labels), (RESAMPLES, len(labels)))
+        samples = rng.integers(0, count, (RESAMPLES, count))
         figures = []
         for rows in samples:
             check_time()
-            evaluated = run.task.evaluate(labels[rows], logits[rows], run.model.class_names)
-            figures.append(evaluated.figures)
+            figures.append(run.evaluate(part, rows).figures)
         ends = {
             name: np.nanpercentile([sample[name] for sample in figures], COVERED)
             for name in figures[0]
@@ -400,7 +399,8 @@ class TrainingResult(Described, Scored):
                 "or 'test'."
             )
         who = f"{len(run.outputs[part][0]):,} {WORDS.get(part, part)} nodes"
-        return Judged(run.task, *run.outputs[part], self.model.class_names, who)
+        names, figures = self.model.class_names, run.evaluate(part)
+        return Judged(run.task, *run.outputs[part], names, who, figures)
 
     @property
     def ms_per_epoch(self) -> float:

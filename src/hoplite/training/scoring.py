@@ -30,6 +30,7 @@ from hoplite.models.trained import (
 )
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
 from hoplite.tasks.conformal import FoldModels
+from hoplite.tasks.evaluation import evaluate_classes
 from hoplite.training.runs import RunResult, at_best, costs
 from hoplite.training.sets import NodeSet, union
 
@@ -99,6 +100,9 @@ class ScoredRun(Scored):
         Accuracy on the validation nodes, before a threshold.
     out_of_fold : bool
         Whether the outputs of "val" are those of training nodes, from cross-validation.
+    predicted : ndarray of int (N,), optional
+        Their classes, if a threshold was tuned: those of a fold by the threshold that the other
+        folds choose, as the best one for a node's own label predicts even random labels well.
     """
 
     seed: int
@@ -115,26 +119,31 @@ class ScoredRun(Scored):
     judged: tuple[float, float]
     judged_accuracy: float
     out_of_fold: bool = False
+    predicted: np.ndarray | None = None
 
     @cached_property
     def val_metrics(self) -> Evaluation | None:
         """All figures of the validation nodes; None if there are none, or no result."""
-        return self._evaluated("val")
+        return self.evaluate("val") if "val" in self.outputs else None
 
     @cached_property
     def test_metrics(self) -> Evaluation | None:
         """All figures of the test nodes; None if there are none, or no result."""
-        return self._evaluated("test")
+        return self.evaluate("test") if "test" in self.outputs else None
 
     def metrics(self, part: str) -> Evaluation | None:
         """Those of the nodes of ``part``, "val" or "test"."""
         check_choice("part", part, SCORED)
         return self.val_metrics if part == "val" else self.test_metrics
 
-    def _evaluated(self, part: str) -> Evaluation | None:
-        if part not in self.outputs:
-            return None
-        return self.task.evaluate(*self.outputs[part], self.model.class_names)
+    def evaluate(self, part: str, rows: Any = slice(None)) -> Evaluation:
+        """The figures of ``rows`` of the nodes of ``part``, whose outputs are known."""
+        labels, logits = (values[rows] for values in self.outputs[part])
+        if part == "test" or self.predicted is None:
+            return self.task.evaluate(labels, logits, self.model.class_names)
+        probabilities, names = self.task.link(logits), self.model.class_names
+        predicted, positive = self.predicted[rows], getattr(self.task, "positive", None)
+        return evaluate_classes(labels, probabilities, predicted, names, positive)
 
     @cached_property
     def calibration(self) -> dict[str, Any] | None:
@@ -218,6 +227,7 @@ def scored_run(
     """
     out_of_fold = None if crossed is None else crossed.outputs
     task, sets, settings = fitted.task, fitted.sets, result.run.config
+    predicted = None
     scores = {f"val_{metric.name}": result.best(f"val_{metric.name}") for metric in task.metrics}
     trained = _trained_model(fitted, result, scores)
     first = [part for part in score if again is None or part == "val"]
@@ -243,6 +253,11 @@ def scored_run(
         )
         if threshold != 0.5 or after:
             scores |= _measured(task, outputs, "val")
+            if crossed is not None and isinstance(threshold, str):
+                predicted = _classes_of_folds(
+                    fitted.task, threshold, crossed.folds, *outputs["val"]
+                )
+                scores["val_accuracy"] = float((predicted == outputs["val"][0]).mean())
             trained.training.update({name: number(value) for name, value in scores.items()})
         if crossed is not None and crossed.weights and task.has_sets:
             labels, logits = outputs["val"]
@@ -271,7 +286,20 @@ def scored_run(
         judged=judged,
         judged_accuracy=judged_accuracy,
         out_of_fold=crossed is not None and "val" in outputs,
+        predicted=predicted,
     )
+
+
+def _classes_of_folds(
+    task: Task, by: str, folds: np.ndarray, labels: np.ndarray, logits: np.ndarray
+) -> np.ndarray:
+    """The classes (N,) of all folds, each by the threshold that is best for the other folds."""
+    predicted = np.empty(len(labels), np.int64)
+    for fold in np.unique(folds):
+        inside = folds == fold
+        tuned = task.tuned(by, labels[~inside], logits[~inside])
+        predicted[inside] = tuned.predict(logits[inside])
+    return predicted
 
 
 def _is_too_rare(model: TrainedModel, labels: np.ndarray, out_of_fold: np.ndarray | None) -> bool:
