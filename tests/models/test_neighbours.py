@@ -17,7 +17,7 @@ from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, HopliteWarning, ModelFileError
 from hoplite.explain.exact import NoRemovals
-from hoplite.explain.rendering import explanation_page
+from hoplite.explain.rendering import describe, explanation_page
 from hoplite.models import build_model, split_options
 from hoplite.models.neighbours import neighbour_columns
 from hoplite.tasks import find_task
@@ -295,6 +295,8 @@ def test_explanations_add_up_and_name_the_neighbours(kind):
     assert seen > 10
     summary = explainer.explain_at(int(np.flatnonzero(adjacency[:, train[0]])[0])).summary()
     assert "By label of a neighbour" in explanation_page(summary)
+    (named,) = (t for t in describe(summary).tables if t.title == "By label of a neighbour")
+    assert [row[0] for row in named.rows] == [str(p.id) for p in summary.neighbour_labels.top]
 
 
 def test_what_needs_more_than_hop_features_is_refused(tmp_path):

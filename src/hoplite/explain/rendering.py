@@ -355,7 +355,7 @@ def describe(values: Summary, max_rows: int | None = None) -> Description:
     """
     facts = {"prediction": headline(values), "explained": total(values)}
     tables = [margin_table(values, by, max_rows) for by in HEADINGS if addends(values, by)]
-    tables += [label_table(values)] if max_rows and values.neighbour_labels else []
+    tables += [label_table(values)] if values.neighbour_labels else []
     notes = [exactness(values)]
     if values.flips:
         notes.append(flip_sentence(values))

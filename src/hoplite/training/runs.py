@@ -273,7 +273,7 @@ class _State:
             rank = LOWEST if math.isnan(rank) else rank  # what means nothing is equal everywhere
         self.diverged = not (
             math.isfinite(curves["train_loss"][-1] + loss)
-            and all(map(_all_finite, self.objective.params.values()))
+            and all(np.isfinite(values).all() for values in self.objective.params.values())
         )
         better = rank > self.best_rank
         if config.tie != "first":
@@ -292,10 +292,6 @@ class _State:
             self.run, self.best, self.best_epoch + 1, self.epochs, self.diverged, history, seconds,
             self.outputs, self.path, self.epochs,
         )  # fmt: skip
-
-
-def _all_finite(values: np.ndarray) -> bool:
-    return math.isfinite(values.sum()) or bool(np.isfinite(values).all())
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # divergence is a result

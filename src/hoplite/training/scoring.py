@@ -139,11 +139,12 @@ class ScoredRun(Scored):
     def evaluate(self, part: str, rows: Any = slice(None)) -> Evaluation:
         """The figures of ``rows`` of the nodes of ``part``, whose outputs are known."""
         labels, logits = (values[rows] for values in self.outputs[part])
+        names, positive = self.model.class_names, getattr(self.task, "positive", None)
         if part == "test" or self.predicted is None:
-            return self.task.evaluate(labels, logits, self.model.class_names)
-        probabilities, names = self.task.link(logits), self.model.class_names
-        predicted, positive = self.predicted[rows], getattr(self.task, "positive", None)
-        return evaluate_classes(labels, probabilities, predicted, names, positive)
+            return self.task.evaluate(labels, logits, names)
+        return evaluate_classes(
+            labels, self.task.link(logits), self.predicted[rows], names, positive
+        )
 
     @cached_property
     def calibration(self) -> dict[str, Any] | None:
@@ -254,9 +255,7 @@ def scored_run(
         if threshold != 0.5 or after:
             scores |= _measured(task, outputs, "val")
             if crossed is not None and isinstance(threshold, str):
-                predicted = _classes_of_folds(
-                    fitted.task, threshold, crossed.folds, *outputs["val"]
-                )
+                predicted = _fold_classes(fitted.task, threshold, crossed.folds, *outputs["val"])
                 scores["val_accuracy"] = float((predicted == outputs["val"][0]).mean())
             trained.training.update({name: number(value) for name, value in scores.items()})
         if crossed is not None and crossed.weights and task.has_sets:
@@ -290,7 +289,7 @@ def scored_run(
     )
 
 
-def _classes_of_folds(
+def _fold_classes(
     task: Task, by: str, folds: np.ndarray, labels: np.ndarray, logits: np.ndarray
 ) -> np.ndarray:
     """The classes (N,) of all folds, each by the threshold that is best for the other folds."""
