@@ -169,6 +169,12 @@ def test_matrix_market(tmp_path, kind, symmetric):
     )
 
 
+def test_blank_lines_and_comments_of_a_matrix_are_ignored(tmp_path):
+    (tmp_path / "m.mtx").write_text(f"{HEAD}\n3 3 2\n\n1 2 .5\n% the last\n2 3 2\n\n\n")
+    dense = [[0, 0.5, 0], [0.5, 0, 2], [0, 2, 0]]
+    np.testing.assert_equal(read_matrix_market(tmp_path / "m.mtx").adjacency.toarray(), dense)
+
+
 HEAD = "%%MatrixMarket matrix coordinate real general\n"
 
 
@@ -183,6 +189,7 @@ HEAD = "%%MatrixMarket matrix coordinate real general\n"
         (f"{HEAD}99999999999 99999999999 1\n1 1 1\n", "too many for this machine's memory"),
         (f"{HEAD}3 3 1\n1 4 1\n", "an index is not between 1 and 3"),
         (f"{HEAD}3 3 2\n1 2 1\n", "2 entries of 3 numbers but has 1 of 3"),
+        (f"{HEAD}3 3 2\n\n", "2 entries of 3 numbers but has 0 of 1"),
         (f"{HEAD}3 3 1\n1 2 -5\n", "finite number, 0 or larger"),
         (f"{HEAD}3 3 1\n1 2 nan\n", "finite number, 0 or larger"),
         (HEAD.replace("real", "complex") + "3 3 1\n1 2 1 1\n", "its header does not"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -236,7 +237,11 @@ def _matrix_entries(file: BinaryIO) -> tuple[int, dict[str, np.ndarray]]:
     width = FIELDS[banner[3]]
     numbers = np.empty((0, width))
     if entries:
-        numbers = np.loadtxt(file, comments="%", ndmin=2, max_rows=entries + 1, encoding="latin-1")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # NumPy's, of lines without an entry
+            numbers = np.loadtxt(
+                file, comments="%", ndmin=2, max_rows=entries + 1, encoding="latin-1"
+            )
     if numbers.shape != (entries, width):
         present = f"{len(numbers):,} of {numbers.shape[1]}"
         raise ValueError(f"it declares {entries:,} entries of {width} numbers but has {present}")
