@@ -192,6 +192,12 @@ def test_a_tu_folder(tmp_path: Path) -> None:
     assert graphs.class_names == ("-1", "1")
     assert graphs.table.labels.tolist() == [1, 0]
     assert (graphs.feature_names or ())[:3] == ("tag=3", "tag=5", "tag=9")
+    (tmp_path / "TOY_A.txt").write_text("1\n2\n", encoding="utf-8")
+    with pytest.raises(DatasetError, match=r"edges has shape \(2, 1\).*[^.]\.$"):
+        load_graphs(tmp_path)
+    (tmp_path / "TOY_A.txt").write_text("", encoding="utf-8")
+    assert repr(load_graphs(tmp_path)).startswith("GraphSet(graphs=2, nodes=5, edges=0")
+    (tmp_path / "TOY_A.txt").write_text(files["A"], encoding="utf-8")
     (tmp_path / "TOY_graph_indicator.txt").write_text("2\n1\n2\n2\n2\n", encoding="utf-8")
     with pytest.raises(DatasetError, match="must increase"):
         load_graphs(tmp_path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from hoplite.errors import (
     DatasetError,
     GraphError,
     HopliteError,
+    first_line,
     plural,
     require_extra,
     some_of,
@@ -391,7 +393,9 @@ def read_tu(folder: str | Path) -> GraphSet:
         if not path.is_file():
             return None
         try:
-            return np.loadtxt(path, dtype, delimiter=",", ndmin=2, encoding="utf-8")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # NumPy's, of an empty file
+                return np.loadtxt(path, dtype, delimiter=",", ndmin=2, encoding="utf-8")
         except (ValueError, OSError) as error:
             raise DatasetError(f"{path} cannot be read: {error}.") from None
 
@@ -416,7 +420,7 @@ def read_tu(folder: str | Path) -> GraphSet:
         if np.diff(owner[pairs - 1]).any():
             raise ValueError(f"an edge in {name}_A.txt connects two graphs")
     except ValueError as error:
-        raise DatasetError(f"{folder} is damaged: {error}.") from None
+        raise DatasetError(f"{folder} is damaged: {first_line(error)}.") from None
     class_names = None if classes is None else [*map(str, classes)]
     return _set_of(block, sizes, values, class_names=class_names, name=name)
 
