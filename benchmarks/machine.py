@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.measure import Contestant, Effort, race, timed
 from hoplite.engine.backend import kernels
-from hoplite.machine import cpu_model, system, versions
+from hoplite.machine import build, cpu_model, system, versions
 
 PACKAGES = ("torch", "numpy", "scipy", "torch_geometric")
 TRIAD_FLOATS = 2**25  # 128 MiB an array: far larger than the caches
@@ -93,6 +93,12 @@ def describe(threads: int, floats: int | None = TRIAD_FLOATS) -> Machine:
         system=system(),
         versions=versions(PACKAGES),
     )
+
+
+def made_by() -> str:
+    """The version of Hoplite and this machine, for files of results."""
+    machine = Machine(cpu=cpu_model(), cores=os.cpu_count(), system=system())
+    return f"Hoplite {build()} on {machine.line}"
 
 
 def triad_bandwidth(threads: int, floats: int = TRIAD_FLOATS) -> float:

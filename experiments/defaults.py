@@ -31,6 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import hoplite
+from benchmarks.machine import made_by
 from experiments.problems import PROBLEMS
 from experiments.report import fill_template
 from experiments.trainings import Report
@@ -111,12 +112,13 @@ def score(name: str, folder: Path | None, split: int, method: str) -> float:
 
 
 def run(folder: Path | None, out: Path, datasets: Sequence[str] | None, report: Report) -> str:
-    """Score what ``out`` does not have yet; write its figures and the page; return the page."""
+    """Score what ``out`` lacks of this version; write its figures and the page; return the page."""
     figures = out / PAGE.with_suffix(".json").name
     out.mkdir(parents=True, exist_ok=True)
-    table: dict[str, dict[str, list[float]]] = (
-        json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
-    )
+    known = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
+    source = made_by()
+    table = known["scores"] if known.get("made_by") == source else {}
+    content = {"made_by": source, "scores": table}
     names = datasets or (*GRAPHS, BANK)
     todo = [
         (name, split, method) for name in names for split in range(SPLITS) for method in METHODS
@@ -127,15 +129,15 @@ def run(folder: Path | None, out: Path, datasets: Sequence[str] | None, report: 
             continue
         report(f"{name}, split {split}, {method}", done / len(todo))
         scores.append(score(name, folder, split, method))
-        atomic_write_text(figures, json.dumps(table, indent=1) + "\n")
-    text = page(table)
-    atomic_write_text(PAGE.with_suffix(".json"), json.dumps(table, indent=1) + "\n")
+        atomic_write_text(figures, json.dumps(content, indent=1) + "\n")
+    text = page(table, source)
+    atomic_write_text(PAGE.with_suffix(".json"), json.dumps(content, indent=1) + "\n")
     atomic_write_text(PAGE, text)
     return text
 
 
-def page(table: dict[str, dict[str, list[float]]]) -> str:
-    """The figures as Markdown."""
+def page(table: dict[str, dict[str, list[float]]], source: str) -> str:
+    """The figures as Markdown; ``source`` is what made them."""
     rows, worse = [], []
     whole = {name for name, scores in table.items() if {*map(len, scores.values())} == {SPLITS}}
     for name in (name for name in (*GRAPHS, BANK) if name in whole):
@@ -149,4 +151,5 @@ def page(table: dict[str, dict[str, list[float]]]) -> str:
         judge = "average_precision" if name == BANK else PROBLEMS[name].score
         rows.append(f"| {name} | {judge.replace('_', ' ')} | {' | '.join(cells)} |")
     sentence = f"It is worse on {', '.join(worse)}" if worse else "It is worse on none of them"
-    return fill_template(__file__, rows="\n".join(rows), worse=sentence, splits=SPLITS)
+    parts = {"rows": "\n".join(rows), "worse": sentence, "splits": SPLITS, "made_by": source}
+    return fill_template(__file__, **parts)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.data import Batch, Data
 
+from benchmarks.machine import made_by
 from experiments.graphs import FOLDS, PAGE, load_fold, write_page
 from experiments.trainings import Report
 from hoplite.files import atomic_write_text
@@ -254,7 +255,7 @@ def run(data: Path, out: Path, sets: Sequence[str], report: Report, page: Path =
             report(f"{name} {net} {fold}", number / FOLDS / len(sets))
             path = out / f"{name}-{net.replace(' ', '-')}-{fold}.json"
             if not path.exists():
-                record = {"set": name, "net": net, "fold": fold}
+                record = {"set": name, "net": net, "fold": fold, "made_by": made_by()}
                 record |= run_fold(batches, parts, net)
                 atomic_write_text(path, json.dumps(record))
             records.append(json.loads(path.read_text(encoding="utf-8")))

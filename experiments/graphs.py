@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.machine import made_by
 from experiments.report import NOTHING, Section, Table, fill_template, grid
 from experiments.trainings import Report
 from hoplite import DatasetError, set_num_threads
@@ -81,6 +82,7 @@ def run_set(data: Path, name: str, out: Path) -> None:
             "set": name,
             "fold": fold,
             "grid": digest(name),
+            "made_by": made_by(),
             "chosen": chosen.title,
             "val_loss": chosen.loss,
             "val_accuracy": chosen.accuracy,
@@ -132,7 +134,8 @@ def write_page(records: Sequence[dict[str, Any]], page: Path) -> str:
     both = [*others, *records] if nets else [*records, *others]
     atomic_write_text(path, json.dumps(both, indent=1) + "\n")
     tables = [f"{table.caption}\n\n{grid(table)}" for table in section(both).tables]
-    text = fill_template(__file__, tables="\n\n".join(tables))
+    sources = "; ".join(sorted({record.get("made_by", "an older version") for record in both}))
+    text = fill_template(__file__, tables="\n\n".join(tables), made_by=sources)
     atomic_write_text(page, text)
     return text
 

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.machine import made_by
 from experiments.problems import PROBLEMS, SPLITS
 from experiments.report import fill_template
 from experiments.trainings import Report, Training, by_validation, opened
@@ -74,6 +75,7 @@ def run(graphs: Path, out: Path, workers: int, report: Report, page: Path = PAGE
                 details.append(f"| {name} | {split} | {chosen} | {val:.2f} | {test:.2f} |")
             means = [f"{np.mean(x):.2f} ± {np.std(x):.2f}" for x in zip(*rows, strict=True)]
             summary.append(f"| {name} | 50 | {means[0]} | {means[1]} | **{means[2]}** |")
-    text = fill_template(__file__, summary="\n".join(summary), details="\n".join(details))
+    parts = {"summary": "\n".join(summary), "details": "\n".join(details), "made_by": made_by()}
+    text = fill_template(__file__, **parts)
     atomic_write_text(page, text)
     return text

@@ -44,6 +44,7 @@ def test_folds_are_kept_and_another_grid_is_refused(
     records = [record, json.loads((out / "MUTAG-1.json").read_text(encoding="utf-8"))]
     page = data / "page.md"
     assert "| MUTAG | " in graphs.write_page(records, page)
+    assert f"Made by {record['made_by']}." in page.read_text(encoding="utf-8")
     net = {"set": "MUTAG", "net": "GIN", "fold": 0, "test_accuracy": 0.5, "processor_seconds": 1.0}
     text = graphs.write_page([net], page)  # next to the linear models
     assert "| GIN | 50.0 ± 0.0 | 1 |" in text

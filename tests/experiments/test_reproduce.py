@@ -13,7 +13,7 @@ import pytest
 from tests.experiments.conftest import write_graph
 
 import hoplite
-from benchmarks.machine import Machine
+from benchmarks.machine import Machine, made_by
 from benchmarks.measure import Effort
 from experiments import defaults, imbalanced, paper, reproduce
 from experiments.__main__ import main
@@ -190,15 +190,21 @@ def test_defaults(tmp_path, monkeypatch):
         write_graph(tmp_path / f"{name}.npz", 2, 5)
     monkeypatch.setattr(defaults, "SPLITS", 2)
     monkeypatch.setattr(defaults, "PAGE", tmp_path / "page.md")
-    known = {"tolokers": {"default": [0.25]}}  # continued, not scored again
+    known = {"made_by": made_by(), "scores": {"tolokers": {"default": [0.25]}}}  # continued
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "page.json").write_text(json.dumps(known))
     text = defaults.run(tmp_path, tmp_path / "out", ["tolokers", "actor"], lambda *_: None)
-    assert json.loads((tmp_path / "page.json").read_text())["tolokers"]["default"][0] == 0.25
+    written = json.loads((tmp_path / "page.json").read_text())
+    assert written["scores"]["tolokers"]["default"][0] == 0.25
+    assert f"Made by {written['made_by']}." in text
     assert (tmp_path / "page.md").read_text() == text
     assert len([line for line in text.splitlines() if line.startswith("| tolokers | roc auc")]) == 1
     worse = {"default": [0.5, 0.6], "logistic": [0.7, 0.81], "boosting": [0.4, 0.7]}
-    assert "It is worse on actor (logistic) by more" in defaults.page({"actor": worse})
+    assert "It is worse on actor (logistic) by more" in defaults.page({"actor": worse}, "Hoplite")
+    (tmp_path / "out" / "page.json").write_text(json.dumps(known | {"made_by": "another"}))
+    defaults.run(tmp_path, tmp_path / "out", ["tolokers"], lambda *_: None)
+    again = json.loads((tmp_path / "out" / "page.json").read_text())
+    assert again["scores"]["tolokers"]["default"][0] != 0.25  # scored by this version
 
 
 def test_imbalanced(tmp_path, monkeypatch):
@@ -209,3 +215,4 @@ def test_imbalanced(tmp_path, monkeypatch):
     text = imbalanced.run(tmp_path, tmp_path / "out", 1, lambda *_: None, tmp_path / "page.md")
     assert (tmp_path / "page.md").read_text() == text
     assert len([line for line in text.splitlines() if line.startswith("| tolokers")]) == 3
+    assert made_by() in text
