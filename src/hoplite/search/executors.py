@@ -1,8 +1,8 @@
-"""Who trains the trials of a search: threads of this process, processes, or a Dask cluster.
+"""The workers of a search: threads of this process, processes, or a Dask cluster.
 
-A worker claims a trial, trains it and records it, until every trial of the queue is finished, by
-whomever. Kernels release Python's lock, so threads are the default; processes are for models that
-spend their time in Python, and survive what kills one of them.
+A worker claims a trial, trains it and records it, until every trial of the queue is finished.
+Kernels release Python's lock, so threads are the default. Processes are for models that spend their
+time in Python, and the search continues if one of them is killed.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def train_trial(graph: Any, trial: Trial, *, test: bool, check: Check) -> Finish
 
 
 def scores_of(run: ScoredRun, monitor: str) -> Scores:
-    """What a search keeps of a run."""
+    """The scores of a run that a search stores."""
     figure, loss = run.judged
     return Scores(
         score=number(run.task.monitor(monitor).rank(figure)),
@@ -93,7 +93,7 @@ def scores_of(run: ScoredRun, monitor: str) -> Scores:
 
 
 def work(queue: TrialQueue, graph: Any, check: Check) -> None:
-    """Train trials that nobody has until all are finished, also those of workers that died."""
+    """Train trials that no worker has until all are finished, also those of workers that died."""
     while True:
         claimed = queue.claim()
         if claimed is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from hoplite.errors import GraphError, GridError
-from hoplite.files import read_regular
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.model import GraphModel
 from hoplite.graphs.pooling import find_family
@@ -35,7 +33,7 @@ from hoplite.models import split_options
 from hoplite.models.settings import TRAINING
 from hoplite.search.executors import scores_of, train_trial
 from hoplite.search.results import SearchResult, changed_command
-from hoplite.search.space import MAX_BYTES
+from hoplite.search.space import parse_toml, read_text
 from hoplite.search.trials import FinishedTrial, Scores, Trial
 
 DEFAULT = "default"  # the grid that ``auto`` tries, too
@@ -56,16 +54,16 @@ def graph_trials(model: str, grid: Any, options: Mapping[str, Any]) -> list[Tria
     """
     entries = _entries(grid, model)
     training = {name: value for name, value in options.items() if name in TRAINING}
-    own = {name: value for name, value in options.items() if name not in TRAINING}
-    wanted = [one for one in entries if model in (AUTO, one.get("model", model))]
-    if entries and not wanted:  # a family that the grid does not have, at its defaults
-        wanted = [{"model": model}]
+    settings = {name: value for name, value in options.items() if name not in TRAINING}
+    matches = [entry for entry in entries if model in (AUTO, entry.get("model", model))]
+    if entries and not matches:  # a family that the grid does not have, at its defaults
+        matches = [{"model": model}]
     full = dataclasses.asdict(split_options("sgc", HEAD | training)[1])
     trials = []
-    for candidate in candidates_of(wanted, own):
-        settings = dataclasses.asdict(candidate.settings)
-        text = json.dumps({"model": candidate.title} | settings | full)
-        trials.append(Trial(candidate.family, json.loads(text), 0))  # as a file gives them back
+    for candidate in candidates_of(matches, settings):
+        options = {"model": candidate.title} | dataclasses.asdict(candidate.settings) | full
+        # as they are when they are read from the search's file
+        trials.append(Trial(candidate.family, json.loads(json.dumps(options)), 0))
     return trials
 
 
@@ -73,42 +71,30 @@ def _entries(grid: Any, model: str) -> list[dict[str, Any]]:
     if grid == DEFAULT:
         return [dict(entry) for entry in GRID]
     if isinstance(grid, str | Path):
-        try:
-            grid = tomllib.loads(read_regular(Path(grid), MAX_BYTES).decode())
-        except OSError as error:
-            hint = f"use {DEFAULT!r} or a TOML file for sets of graphs"
-            raise GridError(f"{grid} cannot be read ({error.strerror}); {hint}.") from None
-        except ValueError as error:
-            raise GridError(f"{grid} is not valid TOML: {error}.") from None
-    if isinstance(grid, Mapping) and not all(isinstance(one, Mapping) for one in grid.values()):
+        grid = parse_toml(read_text("grid", grid, [DEFAULT]), f"grid {grid}")
+    if isinstance(grid, Mapping):
+        if all(isinstance(table, Mapping) for table in grid.values()):
+            return [{"model": name} | dict(table) for name, table in grid.items()]
         if model == AUTO:
             raise GridError("the grid has no family, e.g. colours; add one, or pass model.")
-        grid = {model: grid}
-    if isinstance(grid, Mapping):
-        return [{"model": name} | dict(own) for name, own in grid.items()]
     family = {} if model == AUTO else {"model": model}
     entries = grid if isinstance(grid, list | tuple) else [grid]
-    return [family | dict(one) if isinstance(one, Mapping) else {} for one in entries]
+    return [family | dict(entry) if isinstance(entry, Mapping) else {} for entry in entries]
 
 
 @train_trial.register
 def _(graphs: GraphSet, trial: Trial, *, test: bool, check: Any) -> FinishedTrial:
     """Train one candidate; it has no scores if the set does not suit it."""
     check()
-    start, (own, training) = time.perf_counter(), _options(trial.options)
-    candidate = Candidate(trial.model, find_family(trial.model).Settings(**own))
+    start = time.perf_counter()
+    training = {name: trial.options[name] for name in TRAINING}
+    settings = {n: v for n, v in trial.options.items() if n not in ("model", *TRAINING)}
+    candidate = Candidate(trial.model, find_family(trial.model).Settings(**settings))
     try:
         scores = scores_of(compare(graphs, candidate, training), training["monitor"])
     except GraphError:
         scores = FAILED
     return FinishedTrial(trial, scores, None, time.perf_counter() - start)
-
-
-def _options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of the family, and those of training."""
-    own = {name: value for name, value in options.items() if name != "model"}
-    training = {name: own.pop(name) for name in TRAINING}
-    return own, training
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,5 +133,5 @@ class GraphSearchResult(SearchResult):
         model = GraphModel.load(folder)
         return model, model.head.training
 
-    def _with(self, model: Any, kept: dict[str, Any]) -> Any:
-        return dataclasses.replace(model, head=super()._with(model.head, kept))
+    def _with(self, model: Any, scores: dict[str, Any]) -> Any:
+        return dataclasses.replace(model, head=super()._with(model.head, scores))

@@ -1,4 +1,4 @@
-"""What a finished search says: its ranking under one of two protocols, and the chosen settings.
+"""The result of a search: its ranking under one of two protocols, and the chosen settings.
 
 validation  the configuration with the best mean validation score; then, and only then, that one is
             trained again and scored on the test set
@@ -102,17 +102,18 @@ class ConfigurationScores:
         -------
         ConfigurationScores
         """
-        scores = _numbers(one.scores.score for one in trials)
-        accuracies = _numbers(one.scores.val_accuracy for one in trials)
+        scores = _numbers(trial.scores.score for trial in trials)
+        accuracies = _numbers(trial.scores.val_accuracy for trial in trials)
+        losses = _numbers((trial.scores.val_loss for trial in trials), math.inf)
         return cls(
             position=position,
             options=trials[0].trial.options,
             scores=scores,
             val=scores if np.isnan(accuracies).all() else accuracies,
-            val_loss=float(np.mean(_numbers((one.scores.val_loss for one in trials), math.inf))),
-            test=_numbers(one.test_accuracy for one in trials) if test else (),
-            seconds=sum(one.seconds for one in trials),
-            epochs=sum(one.scores.epochs for one in trials),
+            val_loss=float(np.mean(losses)),
+            test=_numbers(trial.test_accuracy for trial in trials) if test else (),
+            seconds=sum(trial.seconds for trial in trials),
+            epochs=sum(trial.scores.epochs for trial in trials),
         )
 
     @property
@@ -145,12 +146,12 @@ def rank(
         ConfigurationScores.of(i, trials[i * seeds : (i + 1) * seeds], test=protocol == "test")
         for i in range(len(trials) // seeds)
     ]
-    if all(one.lost == seeds for one in configurations):
+    if all(configuration.lost == seeds for configuration in configurations):
         raise HopliteError(
             "every trial diverged, so none can be chosen; try lower learning rates, fewer hops "
             "or another operator."
         )
-    return sorted(configurations, key=lambda one: one.order)
+    return sorted(configurations, key=lambda configuration: configuration.order)
 
 
 def _sum(values: tuple[float, ...]) -> float:
@@ -163,8 +164,8 @@ def _numbers(values: Iterable[float | None], missing: float = math.nan) -> tuple
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """What a saved model's training says of the search that chose it; None for NaN."""
+class _SavedScores:
+    """What a saved model's training says about the search that chose it; None for NaN."""
 
     of: dict[str, Any]
     val: tuple[float | None, ...]
@@ -224,7 +225,7 @@ class SearchResult(Described, Scored):
             return train(self.graph, model, seeds=self.seeds, **self.best.options)
 
     @cached_property
-    def _chosen(self) -> tuple[TrainedModel, _Kept]:
+    def _chosen(self) -> tuple[TrainedModel, _SavedScores]:
         """The model and its scores: from the folder if it has them, otherwise trained."""
         of = {"model": self.name, "options": self.best.options, "seeds": self.seeds, **self.facts}
         folder = None
@@ -232,27 +233,27 @@ class SearchResult(Described, Scored):
             folder = self.folder / MODEL
             with contextlib.suppress(HopliteError, ValueError):  # there is none, or a damaged one
                 model, training = self._load(folder)
-                kept = msgspec.convert(training.get("search"), _Kept)
-                if kept.of == of and len(kept.val) == len(kept.test) == len(self.seeds):
-                    return model, kept
+                saved = msgspec.convert(training.get("search"), _SavedScores)
+                if saved.of == of and len(saved.val) == len(saved.test) == len(self.seeds):
+                    return model, saved
         val, test = (
             tuple(number(run.scores[f"{part}_{self.task.score.name}"]) for run in self.trained.runs)
             for part in ("val", "test")
         )
-        kept, model = _Kept(of, val, test, self.trained.figures()), self.trained.model
-        model = self._with(model, dataclasses.asdict(kept))
+        scores = _SavedScores(of, val, test, self.trained.figures())
+        model = self._with(self.trained.model, dataclasses.asdict(scores))
         if folder is not None:
             model.save(folder, overwrite=True)
-        return model, kept
+        return model, scores
 
     def _load(self, folder: Path) -> tuple[Any, dict[str, Any]]:
-        """The model in a folder, and what it says of its training."""
+        """The model in a folder, and its record of the training."""
         model = TrainedModel.load(folder)
         return model, model.training
 
-    def _with(self, model: Any, kept: dict[str, Any]) -> Any:
+    def _with(self, model: Any, scores: dict[str, Any]) -> Any:
         """The model with the scores of this search."""
-        return dataclasses.replace(model, training=model.training | {"search": kept})
+        return dataclasses.replace(model, training=model.training | {"search": scores})
 
     @property
     def model(self) -> TrainedModel:
@@ -322,16 +323,16 @@ class SearchResult(Described, Scored):
         """
         return [
             {
-                **one.trial.options,
-                "seed": one.trial.seed,
-                "fold": one.trial.fold,
-                **dataclasses.asdict(one.scores),
-                "epochs": one.trial.options["epochs"],
-                "trained_epochs": one.scores.epochs,
-                **({"test_accuracy": one.test_accuracy} if self.protocol == "test" else {}),
-                "seconds": one.seconds,
+                **finished.trial.options,
+                "seed": finished.trial.seed,
+                "fold": finished.trial.fold,
+                **dataclasses.asdict(finished.scores),
+                "epochs": finished.trial.options["epochs"],
+                "trained_epochs": finished.scores.epochs,
+                **({"test_accuracy": finished.test_accuracy} if self.protocol == "test" else {}),
+                "seconds": finished.seconds,
             }
-            for one in self.trials
+            for finished in self.trials
         ]
 
     def table(self) -> dict[str, np.ndarray]:
@@ -343,17 +344,14 @@ class SearchResult(Described, Scored):
             Missing numbers are NaN; values that are not numbers are text.
         """
         rows = self.rows()
-        found = {}
+        columns = {}
         for name in rows[0]:
             values = [row.get(name) for row in rows]
+            type_: Any = np.float64 if None in values else None
             if not all(value is None or isinstance(value, int | float) for value in values):
-                values = [None if value is None else str(value) for value in values]
-                found[name] = np.array(values, object)
-            elif None in values:
-                found[name] = np.array(values, np.float64)
-            else:
-                found[name] = np.array(values)
-        return found
+                values, type_ = [None if v is None else str(v) for v in values], object
+            columns[name] = np.array(values, type_)
+        return columns
 
     def plot(self) -> Figure:
         """Mean and deviation of the validation score of every configuration, best first.
@@ -363,11 +361,11 @@ class SearchResult(Described, Scored):
         plotly.graph_objects.Figure
             Requires the extra ``plot``.
         """
-        values = [self.monitor.rank(np.array(one.scores)) for one in self.ranking]
+        scores = [self.monitor.rank(np.array(c.scores)) for c in self.ranking]
         drawing = plot_scores(
-            [float(one.mean()) for one in values],
-            [float(one.std()) for one in values],
-            [", ".join(f"{k} {one.options[k]}" for k in self.varied) for one in self.ranking],
+            [float(values.mean()) for values in scores],
+            [float(values.std()) for values in scores],
+            [", ".join(f"{k} {c.options[k]}" for k in self.varied) for c in self.ranking],
             f"validation {title_of(self.monitor.name)}",
         )
         biased = ", in the order of the test set (biased)" if self.protocol == "test" else ""
@@ -376,7 +374,7 @@ class SearchResult(Described, Scored):
     @property
     def configurations(self) -> int:
         """Number of configurations trained; for a search in two stages, in the first stage."""
-        return len({str(one.trial.options) for one in self.trials})
+        return len({str(finished.trial.options) for finished in self.trials})
 
     def command(self, dataset: str, reading: Mapping[str, Any]) -> str:
         """The ``hoplite train`` command that repeats the choice.
@@ -414,14 +412,14 @@ class SearchResult(Described, Scored):
                 "model": self.name,
                 "configurations": self.configurations,
                 "trials": len(self.trials),
-                "diverged": sum(one.scores.diverged for one in self.trials),
+                "diverged": sum(finished.scores.diverged for finished in self.trials),
                 "cut": self.cut,
                 "seeds": self.seeds,
                 "config": self.best.options,
                 **spreads,
                 "val": self.val,
                 "test": self.test,
-                "minutes": sum(one.seconds for one in self.trials) / 60,
+                "minutes": sum(finished.seconds for finished in self.trials) / 60,
                 "score": self.task.score.name,  # what val and test are
                 "monitor": self.monitor.name,  # what configurations were compared by
                 "monitor_mean": self.monitored(self.best),
@@ -440,8 +438,8 @@ class SearchResult(Described, Scored):
         size = f"{plural(self.configurations, 'configuration')} x {plural(len(self.seeds), 'seed')}"
         columns = [*varied, f"validation {self.monitor.title}"]
         rows = [
-            [*(str(one.options.get(k)) for k in varied), self.monitor.shown(self.monitored(one))]
-            for one in self.ranking[:TOP]
+            [*(str(c.options.get(k)) for k in varied), self.monitor.shown(self.monitored(c))]
+            for c in self.ranking[:TOP]
         ]
         tables = [Table(columns, rows, f"{self.graph.name}: {self.name}, best of {size}")]
         if (figures := summary["figures"]) is not None:

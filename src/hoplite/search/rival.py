@@ -55,15 +55,15 @@ def boosted_outputs(
     nodes = np.concatenate([split.train, split.val])
     source = Propagation(reduced, "random_walk", "monomial", HOPS)
     rows, values = side_by_side(source.hop_features(nodes)), np.asarray(graph.labels)[nodes]
-    held = np.arange(len(nodes)) >= len(split.train)
-    parts = [held]
+    validation = np.arange(len(nodes)) >= len(split.train)
+    parts = [validation]
     if not split.val.size:
-        held, numbers = ~held, fold_numbers(values, folds, seed)
+        validation, numbers = ~validation, fold_numbers(values, folds, seed)
         parts = [numbers == fold for fold in np.unique(numbers)]
     family = HistGradientBoostingClassifier if task.exclusive else HistGradientBoostingRegressor
     settings = {"warm_start": True, "early_stopping": False, "random_state": seed}
     models, width = [family(**settings) for _ in parts], max(len(graph.class_names), 1)
-    targets = task.targets(values[held], width)
+    targets = task.targets(values[validation], width)
     best, lowest, step = None, np.inf, max(1, TREES // width)
     with threadpool_limits(1, user_api="openmp"):  # several wait for each other on a busy machine
         for iterations in range(step, ITERATIONS + 1, step):
@@ -73,19 +73,18 @@ def boosted_outputs(
                     return best
                 model.set_params(max_iter=iterations).fit(rows[~part], values[~part])
                 outputs[part] = _outputs(model, rows[part], outputs[part], task)
-            loss = task.loss(outputs[held], targets)
+            loss = task.loss(outputs[validation], targets)
             if loss >= lowest:
                 break
-            best, lowest = outputs[held], loss
+            best, lowest = outputs[validation], loss
     return best
 
 
 def _outputs(model: Any, rows: np.ndarray, outputs: np.ndarray, task: Task) -> np.ndarray:
-    """``outputs`` (rows, m) with those of a fitted ``model``; classes it has not seen stay."""
+    """``outputs`` (rows, m) with those of a fitted ``model``; unseen classes are unchanged."""
     if not task.exclusive:
         return task.targets(model.predict(rows), 1)[:, None]
-    chances = model.predict_proba(rows)[
-        :, : len(model.classes_)
-    ]  # of one class, it has two columns
-    outputs[:, model.classes_] = np.log(np.maximum(chances, FLOOR))
+    # for a single class, predict_proba has two columns
+    probabilities = model.predict_proba(rows)[:, : len(model.classes_)]
+    outputs[:, model.classes_] = np.log(np.maximum(probabilities, FLOOR))
     return outputs

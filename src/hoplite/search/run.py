@@ -159,13 +159,14 @@ def search(
         else:
             configurations = space.sample(dataset, name, samples, sample_seed, options)
         configurations = _checked(graph, name, configurations, protocol)
-        own = () if grid in GRIDS else space.sections.get("any", ())  # Hoplite's are for everybody
-        for option in sorted(options.keys() & own):
+        # replacing a value of one of Hoplite's own grids is no surprise
+        of_grid = () if grid in GRIDS else space.sections.get("any", ())
+        for option in sorted(options.keys() & of_grid):
             warn(f"{option_name(option, options[option])} replaces the values of the grid.")
         screen = space.screen(dataset, name, options)
         cut = space.cut(dataset, name, options)
         address = address_of(family)
-        trials = [Trial(address, one, seed) for one in configurations for seed in seed_list]
+        trials = [Trial(address, config, seed) for config in configurations for seed in seed_list]
         facts, title = file_facts(graph), f"{dataset} {name}"
     log.info("%d trials of %s", len(trials), printable(title))
     with watched(progress, search_bar, title) as report, SearchFile(out, facts) as file:
@@ -183,7 +184,7 @@ def search(
         folder=None if out is None else Path(out),
     )
     if out is not None and not test:
-        _ = result.model  # trained and saved, unless it is there
+        _ = result.model  # trains and saves it, unless it is saved already
     log.info("chose %s", result.best.options)
     return result
 
@@ -196,13 +197,13 @@ def _run_in_stages(
     All are ranked unless there are more than ``screen`` configurations, and several seeds: then
     those of the ``screen`` configurations that are best with the first seed.
     """
-    first = [one for one in trials if one.seed == trials[0].seed]
+    first = [trial for trial in trials if trial.seed == trials[0].seed]
     if screen is None or screen >= len(first) or len(first) == len(trials):
         return [], run(trials, test=test)
     finished = run(first, total=len(first) + screen * (len(trials) // len(first) - 1))
-    best = [one.options for one in rank(finished, 1)[:screen]]
-    ranked = [one for one in trials if one.options in best]
-    screened = [one for one in finished if one.trial not in ranked]
+    best = [configuration.options for configuration in rank(finished, 1)[:screen]]
+    ranked = [trial for trial in trials if trial.options in best]
+    screened = [screening for screening in finished if screening.trial not in ranked]
     return screened, run(ranked, before=len(screened), test=test)
 
 
@@ -231,11 +232,11 @@ def run_trials(
     if queue.done() < len(trials):
         executor.run(queue, graph, watch)
     watch()
-    return [one for one in queue.finished() if one is not None]
+    return [finished for finished in queue.finished() if finished is not None]
 
 
 def file_facts(graph: Graph) -> dict[str, Any]:
-    """What the file of a search says, so that only this graph and this version continue it."""
+    """The facts in the file of a search: only the same graph and version may continue it."""
     return {"dataset": graph.name, "data": fingerprint(graph), "version": VERSION}
 
 
@@ -268,7 +269,7 @@ def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     config, training = split_options(model, dict(options))
     full = without_idle(model, dataclasses.asdict(config) | dataclasses.asdict(training))
-    return json.loads(json.dumps(full))  # as a file gives them back
+    return json.loads(json.dumps(full))  # as they are when they are read from a file
 
 
 def _checked(
@@ -276,7 +277,7 @@ def _checked(
 ) -> list[dict[str, Any]]:
     """Every configuration in full, once; an error if they cannot be compared on ``graph``."""
     full = [full_options(model, options) for options in configurations]
-    full = list({json.dumps(one): one for one in full}.values())  # two spellings of one basis
+    full = list({json.dumps(c): c for c in full}.values())  # one basis may have two spellings
     task = task_of(graph.labels)
     check_split(graph, test=protocol == "test")
     if protocol == "test" and not task.exclusive:
@@ -291,7 +292,7 @@ def _checked(
             f"{option_name('protocol', 'test')}, which compares models "
             "trained on the training labels only; leave out one of them."
         )
-    if any(one.get("correct_smooth") for one in full):
+    if any(configuration.get("correct_smooth") for configuration in full):
         check_after(TrainingConfig(correct_smooth=True), task)
     return full
 
@@ -299,7 +300,7 @@ def _checked(
 def check_comparable(configurations: Sequence[Mapping[str, Any]]) -> None:
     """GridError unless all full options have one monitor and one refit."""
     for name in ("monitor", "refit"):
-        if len({one[name] for one in configurations if name in one}) > 1:
+        if len({c[name] for c in configurations if name in c}) > 1:
             raise GridError(
                 f"{name} has several values, whose validation scores cannot be compared; pass one "
                 "value."
@@ -326,10 +327,10 @@ def fingerprint(graph: Graph) -> str:
     features: Any = graph.features
     matrices = [graph.adjacency, *(relation.adjacency for relation in graph.relations)]
     matrices += [features] if sp.issparse(features) else []
-    parts = [part for one in matrices for part in (one.indptr, one.indices, one.data)]
+    parts = [part for m in matrices for part in (m.indptr, m.indices, m.data)]
     parts += [] if sp.issparse(features) else [features]
     parts += [graph.labels, graph.split.train, graph.split.val, graph.split.test]
-    parts += [np.frombuffer(one.name.encode(), np.uint8) for one in graph.relations]
+    parts += [np.frombuffer(relation.name.encode(), np.uint8) for relation in graph.relations]
     for part in parts:
         array = np.ascontiguousarray(part)
         if array.dtype.kind in "iu":  # the width of an index does not matter

@@ -1,8 +1,8 @@
 """The sample of large data that candidates are tried on.
 
-Labels of neighbours, and filters of several hops, mean little where few nodes of each neighbourhood
-are left. So it is a part of the graph that is as dense as the whole: some labelled nodes at random,
-and the nodes nearest to them. Every epoch of training on it is short, too.
+Labels of neighbours, and filters of several hops, need whole neighbourhoods. So the sample is as
+dense as the graph: some labelled nodes at random, and the nodes nearest to them. An epoch of
+training on it is short.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def sample(graph: Graph, seed: int) -> tuple[Graph, np.ndarray | None]:
     nodes = nearest(graph, np.concatenate([val, rng.permutation(train)[:DRAWN]]), NODES, rng)
     columns = most_frequent(graph, COLUMNS)
     part = induced(graph, nodes, columns)
-    learned, judged = (np.flatnonzero(np.isin(nodes, some)) for some in (train, val))
-    return part.with_split(Split(learned, judged)), columns
+    train, val = (np.flatnonzero(np.isin(nodes, members)) for members in (train, val))
+    return part.with_split(Split(train, val)), columns
 
 
 def nearest(graph: Graph, nodes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -62,7 +62,7 @@ def nearest(graph: Graph, nodes: np.ndarray, count: int, rng: np.random.Generato
 
 
 def induced(graph: Graph, nodes: np.ndarray, columns: np.ndarray) -> Graph:
-    """The graph of these nodes, with these columns; weights of edges mean what they did."""
+    """The subgraph of these nodes, with these columns and the loop weight of the whole graph."""
 
     def block(matrix: sp.csr_array) -> sp.csr_array:
         return matrix[nodes][:, nodes]

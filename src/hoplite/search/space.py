@@ -208,13 +208,13 @@ class Space:
         for name in (*names, "any"):
             if name in self.sections:
                 return self.sections[name]
-        known = ", ".join(f"[{name}]" for name in self.sections) or "none"
+        sections = ", ".join(f"[{name}]" for name in self.sections) or "none"
         advice = f"add [{names[1]}] or [any]"
         for model in (name for name in self.sections if name in MODELS):
             advice = f"write [any.{model}] instead of [{model}]"
         raise GridError(
             f"grid {self.name} has no section for {str(dataset)!r}; {advice}. Its sections are: "
-            f"{known}."
+            f"{sections}."
         )
 
     def _tables(self, dataset: Dataset, model: str, fixed: Options | None) -> list[Section]:
@@ -232,12 +232,12 @@ class Space:
             for value in values:
                 check_choice(variant, value, family.variants())
             tables = [merged | inner.get(v, {}) | options | {variant: (v,)} for v in values]
-        return [{k: v for k, v in one.items() if not isinstance(v, dict)} for one in tables]
+        return [{k: v for k, v in table.items() if not isinstance(v, dict)} for table in tables]
 
     def _branches(self, dataset: Dataset, model: str, fixed: Options | None) -> list[Section]:
         """The dimensions of a model: one dictionary, or one for each variant that is tried."""
         tables = self._tables(dataset, model, fixed)
-        return [{k: v for k, v in one.items() if k not in ("cut", "screen")} for one in tables]
+        return [{k: v for k, v in t.items() if k not in ("cut", "screen")} for t in tables]
 
     def _checked(
         self, dataset: Dataset, model: str, fixed: Options | None, configurations: Configurations
@@ -318,10 +318,10 @@ def read_space(source: Any) -> Space:
     """
     if isinstance(source, Mapping):
         sequences = (tuple, range, np.ndarray)
-        listed = {
+        table = {
             k: np.array(v).tolist() if isinstance(v, sequences) else v for k, v in source.items()
         }
-        return Space("of options", {"any": _read_section(listed, "grid [any]", MODELS)})
+        return Space("of options", {"any": _read_section(table, "grid [any]", MODELS)})
     if source in GRIDS:
         return parse_space(read_grid(str(source)), str(source))
     return parse_space(read_text("grid", source, GRIDS), str(source))
@@ -333,19 +333,22 @@ def read_grid(name: str) -> str:
     return (grids / f"{name}.toml").read_text(encoding="utf-8")
 
 
-def read_text(argument: str, source: Any, known: Sequence[str] = ()) -> str:
-    """The text of a user's TOML file; ConfigError if it cannot be read. ``known`` are Hoplite's."""
-    wanted = f"{', '.join(known)}, or the path of a TOML file" if known else "a TOML file's path"
+def read_text(argument: str, source: Any, names: Sequence[str] = ()) -> str:
+    """The text of a TOML file; ConfigError if it cannot be read.
+
+    ``names`` are those of Hoplite's own files, for the message.
+    """
+    allowed = f"{', '.join(names)}, or the path of a TOML file" if names else "a TOML file's path"
     if not isinstance(source, str | os.PathLike):
-        wanted = f"a dictionary, {wanted}" if known else wanted
-        raise ConfigError(f"has type {type(source).__name__}; it must be {wanted}.", argument)
+        allowed = f"a dictionary, {allowed}" if names else allowed
+        raise ConfigError(f"has type {type(source).__name__}; it must be {allowed}.", argument)
     try:
         return read_regular(Path(source), MAX_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: also a path with a null character
         if not os.path.lexists(Path(source)):
             raise ConfigError(
-                f"is {str(source)!r}, which does not exist; it must be {wanted}."
-                f"{nearest_hint(source, known)}",
+                f"is {str(source)!r}, which does not exist; it must be {allowed}."
+                f"{nearest_hint(source, names)}",
                 argument,
             ) from error
         reason = error.strerror if isinstance(error, OSError) else error
@@ -395,8 +398,8 @@ def parse_space(text: str, name: str = "grid") -> Space:
                 f"grid {name}: {key!r} is outside of a section; move it to [any] or to the "
                 "section of a dataset, e.g. [cora]."
             )
-        own = _read_section(table, f"grid {name}, [{key}]", MODELS)
-        sections[key.lower()] = sections.get(key.lower(), {}) | own
+        section = _read_section(table, f"grid {name}, [{key}]", MODELS)
+        sections[key.lower()] = sections.get(key.lower(), {}) | section
     return Space(name, sections)
 
 
@@ -427,11 +430,11 @@ def _read_section(table: dict[str, Any], where: str, below: Collection[str]) -> 
 
 def check_option(name: str, where: str) -> None:
     """Raise GridError unless ``name`` is a setting of a model or of its training."""
-    known = all_settings()
+    settings = all_settings()
     if name in ("model", "seeds", "task"):
         raise GridError(f"{where}: {name!r} is set for the whole search; leave it out.")
-    if name not in known:
-        hint = nearest_hint(name, known)
+    if name not in settings:
+        hint = nearest_hint(name, settings)
         raise GridError(
             f"{where}: {name!r} is not an option{f'.{hint}' if hint else '; leave it out.'}"
         )
@@ -461,11 +464,11 @@ def read_dimension(name: str, value: Any, where: str) -> Dimension:
     if not values:
         raise GridError(f"{where}: {name} is an empty list; it needs at least one value.")
     if type_ is str and type(field.default) is float:  # names, or numbers
-        types = [float if type(one) in (int, float) else str for one in values]
+        types = [float if type(item) in (int, float) else str for item in values]
     else:
         types = [type_] * len(values)
     pairs = zip(types, values, strict=True)
-    return tuple(dict.fromkeys(_read_value(name, type_, one, where) for type_, one in pairs))
+    return tuple(dict.fromkeys(_read_value(name, type_, item, where) for type_, item in pairs))
 
 
 def _read_value(name: str, type_: type, value: Any, where: str) -> Any:

@@ -1,13 +1,13 @@
 """A search on disk: one SQLite file with a row per trial, which any number of processes may share.
 
-A trial is one configuration and one seed. A row says which, whether it is waiting, running or done,
-who runs it since when, and what it gave. Everything is written in transactions, so a crash at any
-moment leaves a trial finished or not begun. A process claims a trial before it trains it; the claim
-of a process that no longer exists counts for nothing, so what a killed process was training is
-trained again, to the same bits.
+A trial is one configuration and one seed. Its row has its status (waiting, running or done), the
+process that runs it and since when, and its scores. All writes are transactions, so after a crash
+at any moment each trial is either finished or not started. A process claims a trial before it
+trains it. The claim of a process that no longer exists is ignored: the trial is trained again, with
+the same bits.
 
-The file is a memory of trials: a call asks for those that it needs, and only what the file does not
-have is trained. A larger grid therefore extends it, and a smaller one reads a part of it.
+A call adds the trials that it needs, and only those without scores are trained. A larger grid
+therefore extends the file, and a smaller one reads a part of it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class FinishedTrial:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Record:
     """The text of the column ``scores``, or of ``test``, which has the test accuracy alone.
 
     ``trial`` is a checksum of the trial's key.
@@ -185,11 +185,11 @@ class SearchFile(contextlib.AbstractContextManager):
                 )
             if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError("its pages are inconsistent")
-        known = self.fact(FACTS, dict[str, Any]) or {}
+        stored = self.fact(FACTS, dict[str, Any]) or {}
         for name, value in facts.items():
-            if known.get(name) != value:
+            if stored.get(name) != value:
                 raise SearchError(
-                    f"{self.path} belongs to a search with another {name}: {known.get(name)!r} "
+                    f"{self.path} belongs to a search with another {name}: {stored.get(name)!r} "
                     f"instead of {value!r}; use another folder, or delete this one."
                 )
 
@@ -221,7 +221,7 @@ class SearchFile(contextlib.AbstractContextManager):
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """SearchError for whatever SQLite raises, or for content that is not what was written."""
+        """Raise SearchError for any error of SQLite, and for damaged content."""
         try:
             yield
         except sqlite3.OperationalError as error:  # locked, full, read-only
@@ -235,13 +235,13 @@ class SearchFile(contextlib.AbstractContextManager):
             ) from error
 
     def fact(self, name: str, type_: type[Content]) -> Content | None:
-        """What :meth:`keep_fact` kept, None if there is nothing."""
+        """The value that :meth:`keep_fact` wrote; None if there is none."""
         with self.reading() as db:
             row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
             return None if row is None else parse_json(row[0].encode(), type_)
 
     def keep_fact(self, name: str, value: Any) -> None:
-        """Keep plain values, a dict or a dataclass, under a name."""
+        """Write plain values, a dict or a dataclass, under a name."""
         with self.transaction() as db:
             db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, to_json(value)))
 
@@ -260,7 +260,7 @@ class SearchFile(contextlib.AbstractContextManager):
 
 
 class TrialQueue:
-    """Some trials of a file, by their ids: those that one call wants, with test scores or not."""
+    """The trials of a file that one call needs, by their ids, with test scores or without."""
 
     def __init__(self, file: SearchFile, ids: Sequence[int], *, test: bool) -> None:
         self.file, self.ids, self.test = file, list(ids), test
@@ -268,7 +268,7 @@ class TrialQueue:
         self._finished = f"scores IS NOT NULL{' AND test IS NOT NULL' if test else ''}"
 
     def claim(self) -> tuple[int, Trial] | None:
-        """The id of the next trial that nobody has, now claimed; None if there is none."""
+        """Claim the next trial that no process runs, with its id; None if there is none."""
         finished, claimed = [], None
         with self.file.transaction() as db:
             for number in self._open:
@@ -300,10 +300,10 @@ class TrialQueue:
             )
 
     def record(self, number: int, finished: FinishedTrial) -> None:
-        """Keep what a trial gave; what another process recorded first stays."""
+        """Write the scores of a trial, unless another process has written them before."""
         key = _checksum(finished.trial)
-        scores = to_json(_Kept(key, finished.scores, finished.seconds), indent=None)
-        test = to_json(_Kept(key, test_accuracy=finished.test_accuracy), indent=None)
+        scores = to_json(_Record(key, finished.scores, finished.seconds), indent=None)
+        test = to_json(_Record(key, test_accuracy=finished.test_accuracy), indent=None)
         with self.file.transaction() as db:
             db.execute(
                 "UPDATE trials SET status = ?, scores = ?, test = coalesce(?, test), seconds = ? "
@@ -312,7 +312,7 @@ class TrialQueue:
             )
 
     def done(self, first: int | None = None) -> int:
-        """How many trials, or of the ``first`` so many, are finished, by whichever process."""
+        """The number of finished trials, of all or of the ``first`` so many."""
         with self.file.reading() as db:
             rows = db.execute(f"SELECT id FROM trials WHERE {self._finished}").fetchall()
         finished = {number for (number,) in rows}
@@ -331,19 +331,19 @@ class TrialQueue:
                 if scores is None or (self.test and test is None):
                     results.append(None)
                     continue
-                kept = _read(scores, trial)
-                if kept.scores is None:
+                record = _read(scores, trial)
+                if record.scores is None:
                     raise ValueError("a trial has no scores")
                 accuracy = _read(test, trial).test_accuracy if self.test else None
-                results.append(FinishedTrial(trial, kept.scores, accuracy, kept.seconds))
+                results.append(FinishedTrial(trial, record.scores, accuracy, record.seconds))
         return results
 
 
-def _read(text: str, trial: Trial) -> _Kept:
-    kept = parse_json(text.encode(), _Kept)
-    if kept.trial != _checksum(trial):
+def _read(text: str, trial: Trial) -> _Record:
+    record = parse_json(text.encode(), _Record)
+    if record.trial != _checksum(trial):
         raise ValueError("scores belong to another trial")
-    return kept
+    return record
 
 
 def _checksum(trial: Trial) -> int:
@@ -351,7 +351,10 @@ def _checksum(trial: Trial) -> int:
 
 
 def _is_alive(pid: int, since: float) -> bool:
-    """Whether the process that made a claim ``since`` then still runs: not another of that id."""
+    """Whether the process that made a claim at the time ``since`` still runs.
+
+    A process of the same id that started later is another one.
+    """
     try:
         process = psutil.Process(pid)
         alive = process.status() != psutil.STATUS_ZOMBIE
