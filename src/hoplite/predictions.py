@@ -313,7 +313,7 @@ def write_table(batches: Iterable[Columns], path: Path, order: Order | None = No
                 work.insert("written", {f"c{i}": cells for i, cells in enumerate(batch.values())})
             place = work.scratch / "table"
             rows = f"(SELECT {chosen} FROM written {sorting})"
-            (count,) = work.one(f"COPY {rows} TO {literal(str(place))} (FORMAT {form})")
+            (count,) = work.row(f"COPY {rows} TO {literal(str(place))} (FORMAT {form})")
             with place.open("rb") as finished, atomic_write(path) as file:
                 shutil.copyfileobj(finished, file)
             return count

@@ -62,10 +62,10 @@ def all_crc32(folder: Path, *names: str) -> dict[str, int]:
     return {name: file_crc32(folder / name) for name in names if (folder / name).exists()}
 
 
-def check_crc32(folder: Path, wanted: Mapping[str, int], *names: str) -> None:
+def check_crc32(folder: Path, expected: Mapping[str, int], *names: str) -> None:
     """ValueError or OSError unless files have their ``wanted`` checksums."""
     for name in names:
-        if file_crc32(folder / name) != wanted.get(name):
+        if file_crc32(folder / name) != expected.get(name):
             raise ValueError(f"{name} does not contain the data that was written to it")
 
 

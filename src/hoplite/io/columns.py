@@ -65,21 +65,21 @@ _THOUSANDS = "[+-]?[1-9][0-9]{0,2},[0-9]{3}"
 _TRUTHS = ("true", "false", "0", "1")
 
 
-def is_text(kind: str) -> bool:
+def is_text(type_: str) -> bool:
     """Whether a type of DuckDB is text, an enumeration, or another that is read as text."""
-    return kind.startswith("ENUM") or kind in ("VARCHAR", "UUID", "JSON")
+    return type_.startswith("ENUM") or type_ in ("VARCHAR", "UUID", "JSON")
 
 
-def is_integer(kind: str) -> bool:
-    return kind.removeprefix("U") in INTEGERS
+def is_integer(type_: str) -> bool:
+    return type_.removeprefix("U") in INTEGERS
 
 
-def is_number(kind: str) -> bool:
-    return is_integer(kind) or kind == "BOOLEAN" or is_float(kind)
+def is_number(type_: str) -> bool:
+    return is_integer(type_) or type_ == "BOOLEAN" or is_float(type_)
 
 
-def is_float(kind: str) -> bool:
-    return kind.partition("(")[0] in FLOATS and not kind.endswith("]")
+def is_float(type_: str) -> bool:
+    return type_.partition("(")[0] in FLOATS and not type_.endswith("]")
 
 
 def text_sql(column: str) -> str:
@@ -165,21 +165,21 @@ def spellings(table: Table, name: str) -> list[Cells]:
 
 def typed_cells(table: Table, name: str) -> Cells | None:
     """The cells of a column whose type says what they mean; None of text."""
-    column, kind = table.columns[name], table.types[name]
-    if is_text(kind):
+    column, type_ = table.columns[name], table.types[name]
+    if is_text(type_):
         return None
-    if is_number(kind) or kind == '"NULL"':
-        return Cells(NumberColumn, f"CAST({column} AS DOUBLE)", kind == "BOOLEAN")
-    if kind == "DATE" or kind.startswith("TIMESTAMP"):
-        stamp = column if "ZONE" in kind else f"CAST({column} AS TIMESTAMP)"
+    if is_number(type_) or type_ == '"NULL"':
+        return Cells(NumberColumn, f"CAST({column} AS DOUBLE)", type_ == "BOOLEAN")
+    if type_ == "DATE" or type_.startswith("TIMESTAMP"):
+        stamp = column if "ZONE" in type_ else f"CAST({column} AS TIMESTAMP)"
         return Cells(DateColumn, f"epoch_us({stamp}) / 86400e6")
-    if kind.startswith(("TIME", "INTERVAL")):
+    if type_.startswith(("TIME", "INTERVAL")):
         return Cells(TimeColumn, f"epoch({column})")
-    inner, bracket, _ = kind.rpartition("[")
+    inner, bracket, _ = type_.rpartition("[")
     if bracket and (is_number(inner) or inner == '"NULL"'):
         return Cells(ListColumn, f"CAST(CAST({column} AS {inner}[]) AS DOUBLE[])")
     raise DatasetError(
-        f"column {name!r} of {table.label} has type {kind}; features must be numbers, lists of "
+        f"column {name!r} of {table.label} has type {type_}; features must be numbers, lists of "
         "numbers, dates or text."
     )
 
@@ -204,7 +204,7 @@ def spelled_cells(
                 odd = f"CASE WHEN {cells.sql} IS NULL THEN {filled} IS NOT NULL ELSE false END"
                 counts.append(f"count_if({odd}), count({cells.sql})")
             with work.clear_errors(table.label):
-                row = work.one(f"SELECT {', '.join(counts)} FROM {rows}")
+                row = work.row(f"SELECT {', '.join(counts)} FROM {rows}")
             for (name, cells), odd, count in zip(batch, row[::2], row[1::2], strict=True):
                 if not odd:
                     yield name, (cells, count)
@@ -245,30 +245,30 @@ def guess_cells(
     }
 
 
-def known_cells(
-    work: Workspace, table: Table, wanted: Sequence[PreparedColumn]
+def trained_cells(
+    work: Workspace, table: Table, columns: Sequence[PreparedColumn]
 ) -> dict[str, Cells]:
     """The cells of the columns that a model was trained with; DatasetError if they differ."""
-    typed = {c.name: typed_cells(table, c.name) for c in wanted if c.kind != "text"}
+    typed = {c.name: typed_cells(table, c.name) for c in columns if c.kind != "text"}
     texts = {
         column.name: [
             cells
             for cells in spellings(table, column.name)
             if cells.type is type(column) and cells.first in ("", getattr(column, "first", ""))
         ]
-        for column in wanted
+        for column in columns
         if column.name in typed and typed[column.name] is None
     }
     spelled = spelled_cells(work, table, texts)
-    known: dict[str, Cells] = {}
-    for column in wanted:
+    result: dict[str, Cells] = {}
+    for column in columns:
         name, type_ = column.name, table.types[column.name]
         trained = f"but the model was trained with a {column.kind}"
         cells = typed.get(name)
         if isinstance(column, TextColumn | WordsColumn):
-            known[name] = Cells(type(column), label_sql(table, name))
+            result[name] = Cells(type(column), label_sql(table, name))
         elif name in spelled:
-            known[name] = spelled[name][0]
+            result[name] = spelled[name][0]
         elif cells is None:
             raise _misspelled(work, table, column, texts[name], trained)
         elif cells.type is not type(column) and (type_ != '"NULL"' or column.kind == "list"):
@@ -277,26 +277,26 @@ def known_cells(
                 "as in training."
             )
         else:
-            known[name] = cells
-    return known
+            result[name] = cells
+    return result
 
 
 def _misspelled(
-    work: Workspace, table: Table, wanted: PreparedColumn, spelled: list[Cells], trained: str
+    work: Workspace, table: Table, column: PreparedColumn, spelled: list[Cells], trained: str
 ) -> DatasetError:
     """The error for a column of text in which some cell is not what the model was trained with."""
-    name, text = wanted.name, text_sql(table.columns[wanted.name])
+    name, text = column.name, text_sql(table.columns[column.name])
     what = f"column {name!r} of {table.label}"
     if not spelled:
         return DatasetError(f"{what} is text {trained}; convert it.")
-    ways = [f"({cells.sql} IS NOT NULL)::INT" for cells in spelled if cells.truth == wanted.truth]
+    ways = [f"({cells.sql} IS NOT NULL)::INT" for cells in spelled if cells.truth == column.truth]
     rows = work.rows(  # the first value with the fewest ways to read it
         f"SELECT {text}, {' + '.join(ways)} AS ways, row FROM "
         f"(SELECT *, row_number() OVER () AS row FROM {table.sql}) "
         f"WHERE {filled_sql(text, table)} IS NOT NULL ORDER BY ways, row LIMIT 1"
     )
-    shown = f"{rows[0][0][:SHOWN]!r} in data row {rows[0][2]:,}" if rows else "no value"
-    return DatasetError(f"{what} has {shown}, {trained}; correct that value.")
+    cell = f"{rows[0][0][:SHOWN]!r} in data row {rows[0][2]:,}" if rows else "no value"
+    return DatasetError(f"{what} has {cell}, {trained}; correct that value.")
 
 
 def empty_column(name: str, table: Table) -> DatasetError:
@@ -319,11 +319,11 @@ def whole_sql(column: str) -> str:
 
 def label_sql(table: Table, name: str) -> str:
     """Cells as classes: text as it is, whole numbers without a decimal point."""
-    column, kind = table.columns[name], table.types[name]
-    if not is_float(kind):
+    column, type_ = table.columns[name], table.types[name]
+    if not is_float(type_):
         return text_sql(column)
     number = f"CAST({column} AS DOUBLE)"
-    text = f"CAST({number if kind.startswith('DECIMAL') else column} AS VARCHAR)"
+    text = f"CAST({number if type_.startswith('DECIMAL') else column} AS VARCHAR)"
     return f"CASE WHEN isnan({number}) THEN NULL {whole_sql(column)} ELSE {text} END"
 
 
@@ -342,7 +342,7 @@ class NumberFit:
         self._sample: list[np.ndarray] = []
         self._low, self._high = np.full(width, np.inf), np.full(width, -np.inf)
         self._binary, self._seen = np.ones(width, bool), 0
-        self.known = np.zeros(width, np.int64)  # cells that are no gaps
+        self.filled = np.zeros(width, np.int64)  # cells that are no gaps
 
     def add(self, cells: np.ndarray) -> None:
         """The next rows, (rows, width), NaN for gaps."""
@@ -358,10 +358,10 @@ class NumberFit:
         values = squeezed(cells) if self._scale == "log" else cells
         mean = np.nansum(values, axis=0) / np.maximum(counts, 1)
         apart = np.where(counts > 0, mean - self._mean, 0.0)
-        share = counts / np.maximum(self.known + counts, 1)
-        self._squares += np.nansum((values - mean) ** 2, axis=0) + apart**2 * self.known * share
+        share = counts / np.maximum(self.filled + counts, 1)
+        self._squares += np.nansum((values - mean) ** 2, axis=0) + apart**2 * self.filled * share
         self._mean += share * apart
-        self.known += counts
+        self.filled += counts
         self._seen += len(cells)
 
     @property
@@ -372,7 +372,7 @@ class NumberFit:
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
         """Centre and scale of every column, 0 and 1 where it has no number."""
-        centre, scale = self._mean, np.sqrt(self._squares / np.maximum(self.known, 1))
+        centre, scale = self._mean, np.sqrt(self._squares / np.maximum(self.filled, 1))
         if self._scale == "robust":
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of a column without a number
@@ -380,33 +380,33 @@ class NumberFit:
                     np.concatenate(self._sample), [25, 50, 75], axis=0
                 )
             scale = np.where(high > low, high - low, scale)
-        centre = np.where(self.known > 0, centre, 0.0)
-        return centre, np.where((self.known > 0) & (scale > 0), scale, 1.0)
+        centre = np.where(self.filled > 0, centre, 0.0)
+        return centre, np.where((self.filled > 0) & (scale > 0), scale, 1.0)
 
     def column(
-        self, kind: type[PreparedColumn], name: str, place: slice, *, truth: bool = False
+        self, type_: type[PreparedColumn], name: str, place: slice, *, truth: bool = False
     ) -> Any:
         """How the cells of the columns at ``place`` become features."""
         scale, low, high = self._scale, self._low[place], self._high[place]
         centre, by = (values[place] for values in self._scales)
         facts: dict[str, Any] = {"truth": truth}
-        if kind is ListColumn:
+        if type_ is ListColumn:
             facts["width"] = len(low)
         if np.isfinite(low).all():  # a place of a list may have no number at all
             facts |= {"low": tuple(low.tolist()), "high": tuple(high.tolist())}
         middle = stretched(centre) if scale == "log" else centre
         still, binary = low >= high, bool(self._binary[place].all())
         if binary:  # 0 and 1 stay; a 0 that never was a 1 would have weights of chance
-            kept = still & (centre != 0) & (not truth)  # ones stand for a constant
-            still, middle = still & ~kept, middle.clip(0, 1)
+            ones = still & (centre != 0) & (not truth)  # ones stand for a constant
+            still, middle = still & ~ones, middle.clip(0, 1)
             centre, by = (still & (low == 1)).astype(float), np.ones_like(by)
         if scale != "none" and (still.any() or not binary):
             facts["centre"] = tuple(centre.tolist())
             facts["scale"] = tuple(np.where(still, CONSTANT, by).tolist())
             facts["log"] = scale == "log" and not binary
-        if (self.known[place] < self._seen).any():
+        if (self.filled[place] < self._seen).any():
             facts["fill"] = tuple(middle.tolist())
-        return kind(name, **facts)
+        return type_(name, **facts)
 
 
 def block_rows(width: int) -> int:
@@ -472,24 +472,30 @@ class Features:
         still = [name for name, (_, changes) in fitted.items() if not changes]
         if len(still) == len(self._columns):
             still = []
-        kept: dict[str, Any] = {n: column for n, (column, _) in fitted.items() if n not in still}
-        kept |= words
-        kept |= self._fit_numbers([name for name in self._columns if name not in (*texts, *words)])
-        self._columns |= {
-            name: cells._replace(type=type(kept[name]))
-            for name, cells in self._columns.items()
-            if name in kept
+        prepared: dict[str, Any] = {
+            n: column for n, (column, _) in fitted.items() if n not in still
         }
-        if not kept:
+        prepared |= words
+        prepared |= self._fit_numbers(
+            [name for name in self._columns if name not in (*texts, *words)]
+        )
+        self._columns |= {
+            name: cells._replace(type=type(prepared[name]))
+            for name, cells in self._columns.items()
+            if name in prepared
+        }
+        if not prepared:
             raise DatasetError(
                 f"{self._table.label} has no usable feature column, because its text columns look "
                 "like titles or keys; add numbers, or text with repeated values."
             )
-        still += [name for name, column in kept.items() if column.constant]
+        still += [name for name, column in prepared.items() if column.constant]
         return dataclasses.replace(
             prepare,
-            options=prepare.options.without([name for name in self._columns if name not in kept]),
-            columns=tuple(kept[name] for name in self._columns if name in kept),
+            options=prepare.options.without(
+                [name for name in self._columns if name not in prepared]
+            ),
+            columns=tuple(prepared[name] for name in self._columns if name in prepared),
             constant=tuple(name for name in self._columns if name in still),
         )
 
@@ -512,13 +518,13 @@ class Features:
                 if empty:
                     first.setdefault(name, start + empty[0])
         for name, place in places.items():
-            if not fit.known[place].any():
+            if not fit.filled[place].any():
                 raise empty_column(name, self._table)
         if first and self._options.gaps == REFUSE:
-            shown = ", ".join(f"{name!r} ({gaps[name]:,} rows)" for name in names if gaps[name])
+            columns = ", ".join(f"{name!r} ({gaps[name]:,} rows)" for name in names if gaps[name])
             node = self._node(next(first[name] for name in names if name in first))
             raise DatasetError(
-                f"{self._table.label} has missing values: {shown}, the first for node {node!r}; "
+                f"{self._table.label} has missing values: {columns}, the first for node {node!r}; "
                 f"fill them, remove the column, or use {option_name('gaps', 'fill')}."
             )
         spans = {name: float(fit.span[place][0]) for name, place in places.items()}
@@ -535,7 +541,7 @@ class Features:
         """Whole numbers that are all different, with few left out, are rather a key."""
         for name in names if self._nodes >= MIN_KEYS else ():
             column = self._place[name]
-            different, whole = self._work.one(
+            different, whole = self._work.row(
                 f"SELECT count(DISTINCT {column}), count_if({column} = round({column})) FROM cells"
             )
             if different == whole == self._nodes:
@@ -546,7 +552,7 @@ class Features:
                 )
 
     def _node(self, row: int) -> str:
-        return self._work.one(f"SELECT id FROM cells WHERE rowid = {row}")[0]
+        return self._work.row(f"SELECT id FROM cells WHERE rowid = {row}")[0]
 
     def _width(self, name: str) -> int:
         if self._columns[name].type is not ListColumn:
@@ -595,11 +601,11 @@ class Features:
                 words = analyze(text) if text else ()
                 uses.update(words)
                 rows.update(set(words))
-        known = sorted(
+        frequent = sorted(
             (word for word, count in rows.items() if count >= MIN_ROWS),
             key=lambda word: (-uses[word], word),
         )
-        terms = tuple(sorted(known[: self._options.terms]))
+        terms = tuple(sorted(frequent[: self._options.terms]))
         if not terms:
             return None
         counts = np.array([rows[term] for term in terms])
@@ -609,7 +615,7 @@ class Features:
     def _fit_text(self, name: str) -> tuple[TextColumn | WordsColumn, bool] | None:
         """How a text becomes features and whether it ever changes; None if it is a key."""
         column, limit, label = self._place[name], self._options.categories, self._table.label
-        many, filled = self._work.one(
+        many, filled = self._work.row(
             f"SELECT count(DISTINCT {column}), count({column}) FROM cells"
         )
         if not filled:
@@ -637,24 +643,24 @@ class Features:
                 f"{option_name('text', name)} makes features of its words."
             )
             return None
-        kept = limit - 1 if limit is not None and many > limit else None
-        if kept is not None and not mistake:
+        most = limit - 1 if limit is not None and many > limit else None
+        if most is not None and not mistake:
             warn(
-                f"{facts}; the {kept:,} most frequent become features and all others are merged "
+                f"{facts}; the {most:,} most frequent become features and all others are merged "
                 f"into {f'{name}={OTHER}'!r}; increase {option_name('categories')} if they matter."
             )
         rows = self._work.rows(
             f"SELECT {column} AS v FROM cells WHERE v IS NOT NULL GROUP BY v "
-            f"ORDER BY count(*) DESC, v DESC {'' if kept is None else f'LIMIT {kept}'}"
+            f"ORDER BY count(*) DESC, v DESC {'' if most is None else f'LIMIT {most}'}"
         )
-        values = sorted(value for (value,) in rows if kept is None or value != OTHER)
+        values = sorted(value for (value,) in rows if most is None or value != OTHER)
         changes = limit is None or many > 1 or filled < self._nodes
-        return TextColumn(name, values=tuple(values), other=kept is not None), changes
+        return TextColumn(name, values=tuple(values), other=most is not None), changes
 
     def _has_words(self, column: str) -> bool:
         """Whether a text has several words on average."""
         spaces = f"len(regexp_extract_all({column}, '\\s+'))"
-        (mean,) = self._work.one(f"SELECT avg(1 + {spaces}) FROM cells WHERE {column} IS NOT NULL")
+        (mean,) = self._work.row(f"SELECT avg(1 + {spaces}) FROM cells WHERE {column} IS NOT NULL")
         return mean >= MIN_WORDS
 
     def _warn_about_typing(self, name: str, column: str) -> bool:
@@ -666,10 +672,10 @@ class Features:
         if self._table.spelled:
             forms.insert(0, ("number", number_sql(text, comma=self._table.comma)))
         for what, sql in forms:
-            good, known = self._work.one(f"SELECT count({sql}), count({text}) FROM cells")
-            if 2 * good <= known:
+            good, total = self._work.row(f"SELECT count({sql}), count({text}) FROM cells")
+            if 2 * good <= total:
                 continue
-            value, node = self._work.one(
+            value, node = self._work.row(
                 f"SELECT {column}, id FROM cells WHERE {text} IS NOT NULL "
                 f"ORDER BY {sql} IS NOT NULL, rowid LIMIT 1"
             )
@@ -677,36 +683,31 @@ class Features:
             advice = f"write {form}" if re.search(r"\d", value) else "correct it or leave it empty"
             warn(
                 f"column {name!r} of {self._table.label} is read as text because "
-                f"{known - good or known:,} of {plural(known, 'value')} could not be read reliably "
+                f"{total - good or total:,} of {plural(total, 'value')} could not be read reliably "
                 f"as a {what}, such as {value[:SHOWN]!r} (node {node!r}); {advice}."
             )
             return True
         return False
 
     def _warn_about_news(self, columns: Sequence[PreparedColumn]) -> None:
-        """Which rows have what the training had not."""
+        """Warn of values and gaps that the training data did not have."""
         new, gaps = dict[str, int](), dict[str, int]()
         for column in columns:
             cell = self._place[column.name]
             if isinstance(column, TextColumn) and not column.other:
-                odd = f"NOT list_contains(?, {cell})"
-                new[column.name] = self._count(odd, [list(column.values)])
+                unknown = f"SELECT count_if(NOT list_contains(?, {cell})) FROM cells"
+                (new[column.name],) = self._work.row(unknown, [list(column.values)])
             elif isinstance(column, NumberColumn) and column.width == 1 and not column.fill:
-                gaps[column.name] = self._count(f"{cell} IS NULL OR isnan({cell})")
-        for counts, news in (
-            (new, "values that the model does not know: {}; they are ignored"),
-            (
-                gaps,
-                "missing values in columns that had none in training: {}; they are filled "
-                "with the centre of the column",
-            ),
+                missing = f"SELECT count_if({cell} IS NULL OR isnan({cell})) FROM cells"
+                (gaps[column.name],) = self._work.row(missing)
+        filled = "they are filled with the centre of the column"
+        for counts, change, result in (
+            (new, "values that the model does not know", "they are ignored"),
+            (gaps, "missing values in columns that had none in training", filled),
         ):
             names = [f"{name} ({count:,})" for name, count in sorted(counts.items()) if count]
             if names:
-                warn(f"{self._table.label} has {news.format(', '.join(names))}.")
-
-    def _count(self, condition: str, parameters: Sequence[Any] = ()) -> int:
-        return self._work.one(f"SELECT count_if({condition}) FROM cells", parameters)[0]
+                warn(f"{self._table.label} has {change}: {', '.join(names)}; {result}.")
 
     # ------------------------------------------------------------------------- reading
 
@@ -736,9 +737,9 @@ class Features:
                 infinite = np.argwhere(np.isinf(numbers.astype(np.float32)))
             if len(infinite):
                 row, at = infinite[0].tolist()
-                shown = f"{name}[{at}]" if name in lists else name
+                title = f"{name}[{at}]" if name in lists else name
                 raise DatasetError(
-                    f"column {shown!r} of {self._table.label} contains infinity for node "
+                    f"column {title!r} of {self._table.label} contains infinity for node "
                     f"{self._node(start + row)!r}; correct it or remove the column."
                 )
         return cells
@@ -781,15 +782,17 @@ class Features:
         return np.concatenate(dense) if dense else np.empty((0, len(self.names)), np.float32)
 
 
-def check_known(table: Table, wanted: Sequence[PreparedColumn], columns: Sequence[str]) -> None:
+def check_trained_columns(
+    table: Table, trained: Sequence[PreparedColumn], columns: Sequence[str]
+) -> None:
     """DatasetError if a column is missing that a model was trained with; a warning of others."""
-    for column in wanted:
+    for column in trained:
         if column.name not in columns:
             raise DatasetError(
                 f"{table.label} has no column {column.name!r} (a {column.kind}), which the model "
                 f"was trained with; add it.{nearest_hint(column.name, columns)}"
             )
-    others = [name for name in columns if name not in {column.name for column in wanted}]
+    others = [name for name in columns if name not in {column.name for column in trained}]
     if others:
         warn(f"{table.label} has columns that the model does not use: {some_of(others)}.")
 

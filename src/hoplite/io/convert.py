@@ -58,7 +58,7 @@ def converted(
     >>> converted("cora")
     'cora'
     """
-    libraries = [kind.__module__.partition(".")[0] for kind in type(source).__mro__]
+    libraries = [class_.__module__.partition(".")[0] for class_ in type(source).__mro__]
     library = next((name for name in libraries if name in READERS), None)
     if library is None and not _is_pair(source):
         return source
@@ -66,8 +66,10 @@ def converted(
         options["structural"] = count_of_model(prepare)
     options["link"] = options.get("link", False) or link_of_model(prepare)
     if library in ARRAYS:
-        own = signature(READERS[library]).parameters
-        others = {name: options.pop(name, None) for name in TableOptions.names() if name not in own}
+        parameters = signature(READERS[library]).parameters
+        others = {
+            name: options.pop(name, None) for name in TableOptions.names() if name not in parameters
+        }
         refuse_options(f"a {library} graph", others)
     elif prepare is not None:
         options["prepare"] = prepare
@@ -393,29 +395,31 @@ def _frames_graph(
     name: str = "graph",
     **options: Any,
 ) -> Graph:
-    known = Reading.of(prepare, {}).options
+    defaults = Reading.of(prepare, {}).options
     with Workspace() as work:
-        own, links = (
+        node_table, edge_table = (
             frame_table(work, frame, stem)
             for frame, stem in zip((nodes, edges), STEMS, strict=True)
         )
         for role in ("id", "label", "source", "target", "weight"):
-            table = own if role in ("id", "label") else links
-            if role not in options and getattr(known, role) not in table.names:
+            table = node_table if role in ("id", "label") else edge_table
+            if role not in options and getattr(defaults, role) not in table.names:
                 options |= {role: role} if role in table.names else {}  # not as a model names it
         reading = Reading.of(prepare, options)
         if split is None or options.get("label", "") is None:
-            own = own.without("split" if split is None else known.label)
+            node_table = node_table.without("split" if split is None else defaults.label)
         if split not in (None, "split"):
-            require_columns(own, [split])
-            own = own.renamed(split, "split")
+            require_columns(node_table, [split])
+            node_table = node_table.renamed(split, "split")
         if options.get("weight", "") is None:
-            links = links.without(known.weight)
+            edge_table = edge_table.without(defaults.weight)
         if features is not None:
-            require_columns(own, features)
-            kept = {reading.options.id, reading.options.label, "split", *features}
-            own = own.without(*(column for column in own.names if column not in kept))
-        return graph_of(work, own, links, reading, seed, name)
+            require_columns(node_table, features)
+            chosen = {reading.options.id, reading.options.label, "split", *features}
+            node_table = node_table.without(
+                *(column for column in node_table.names if column not in chosen)
+            )
+        return graph_of(work, node_table, edge_table, reading, seed, name)
 
 
 def networkx_graph(graph: Any, **options: Any) -> Graph:
@@ -426,27 +430,27 @@ def networkx_graph(graph: Any, **options: Any) -> Graph:
         raise GraphError("directed is True but the graph is undirected; leave it out.")
     names = Reading.of(options.get("prepare"), {}).options
     edges = list(graph.edges(data=True))
-    known = {name for *_, data in edges for name in data}
+    attributes = {name for *_, data in edges for name in data}
     weight = options.get("weight", names.weight)
-    if "weight" not in options and weight not in known:  # a model's
+    if "weight" not in options and weight not in attributes:  # a model's
         weight = "weight"
     typed = options.get("type") or names.type
     number = {node: i for i, node in enumerate(graph.nodes)}
-    features, own = options.get("features"), graph.nodes.values()
-    wanted = {options.get("label", names.label), options.get("split", "split"), *(features or ())}
+    features, rows = options.get("features"), graph.nodes.values()
+    needed = {options.get("label", names.label), options.get("split", "split"), *(features or ())}
     node_table = {names.id: np.arange(len(number))} | {
-        str(key): _column([data.get(key) for data in own])
-        for key in dict.fromkeys(key for data in own for key in data)
-        if key != "id" and (features is None or key in wanted)  # which is the node once more
+        str(key): _column([data.get(key) for data in rows])
+        for key in dict.fromkeys(key for data in rows for key in data)
+        if key != "id" and (features is None or key in needed)  # which is the node once more
     }
     edge_table = {
         names.source: np.array([number[u] for u, *_ in edges], np.int64),
         names.target: np.array([number[v] for _, v, _ in edges], np.int64),
     }
-    if weight in known:
+    if weight in attributes:
         weights = [data.get(weight) for *_, data in edges]
         edge_table[weight] = _column([1 if value is None else value for value in weights])
-    if typed in known:
+    if typed in attributes:
         edge_table[typed] = _column([data.get(typed) for *_, data in edges])
     options |= {"weight": weight, "name": graph.name or "graph"}
     return _frames_graph(node_table, edge_table, **options).with_node_ids(tuple(number))
@@ -504,12 +508,12 @@ def read_graphml(path: str | Path, *, seed: int | None = None, **options: Any) -
         if nodes != len(graph):
             raise ValueError("a node is declared twice, or an edge refers to an undeclared node")
     defaults = graph.graph.get("node_default", {})
-    for node, own in graph.nodes.items():
-        complete = {name: own.get(name, defaults.get(name)) for name in attributes}
+    for node, data in graph.nodes.items():
+        complete = {name: data.get(name, defaults.get(name)) for name in attributes}
         graph.nodes[node].clear()
         graph.nodes[node].update((k, value) for k, value in complete.items() if value is not None)
-    for *_, own in graph.edges(data=True):
-        own.update(graph.graph.get("edge_default", {}) | own)
+    for *_, data in graph.edges(data=True):
+        data.update(graph.graph.get("edge_default", {}) | data)
     graph.graph = {"name": path.stem}
     try:
         return networkx_graph(graph, seed=seed, **options)
@@ -577,9 +581,9 @@ def to_networkx(graph: Graph) -> Any:
     names = graph.feature_names or [f"x{j}" for j in range(graph.num_features)]
     for node, row in enumerate(graph.feature_rows(0, graph.num_nodes).tolist()):
         converted.nodes[node].update(zip(names, row, strict=True))
-    kind = kind_of(graph.labels)
-    for i in np.flatnonzero(kind.known(graph.labels)):
-        converted.nodes[i]["label"] = kind.text(graph.labels[i], graph.class_names)
+    type_ = kind_of(graph.labels)
+    for i in np.flatnonzero(type_.known(graph.labels)):
+        converted.nodes[i]["label"] = type_.text(graph.labels[i], graph.class_names)
     for part in graph.split.sizes():
         for i in getattr(graph.split, part):
             converted.nodes[i]["split"] = part
@@ -651,8 +655,8 @@ def _tensor_graph(
 
 def _finished(graph: Graph, seed: int | None, structural: int | None, link: bool) -> Graph:
     """With a split if there are labels and none is given, and features if there are none."""
-    known = known_labels(graph.labels).any()
-    if known and not any(graph.split.sizes().values()):
+    labelled = known_labels(graph.labels).any()
+    if labelled and not any(graph.split.sizes().values()):
         graph = graph.with_split(stratified_split(graph.labels, seed or 0))
     return with_structural(graph, structural, link=link)
 

@@ -162,7 +162,7 @@ def _refuse_header(work: Workspace, edges: Table, options: TableOptions) -> None
     """Raise DatasetError for a first line such as ``from,to`` if all other ids are numbers."""
     ends = [id_sql(edges, end) for end in options.ends]
     whole = " AND ".join(f"regexp_full_match({end}, '{INTEGER_TEXT.pattern}')" for end in ends)
-    words, first, second, rows = work.one(
+    words, first, second, rows = work.row(
         f"SELECT count_if(NOT ({whole})), first({ends[0]}), first({ends[1]}), count(*) "
         f"FROM {edges.sql}"
     )

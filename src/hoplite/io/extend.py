@@ -148,46 +148,44 @@ def extend_tables(
     computed = made_of_edges(graph.feature_names, graph.preparation)
     if computed:  # they change with the edges
         count, degrees = structural_count(graph.feature_names), log_degrees_of(graph)
-        own = graph.num_features - computed
-        names = (graph.feature_names or ())[:own]
-        plain = graph.with_features(graph.features[:, :own], names, preparation=graph.preparation)
+        names = (graph.feature_names or ())[:-computed]
+        features = graph.features[:, :-computed]
+        plain = graph.with_features(features, names, preparation=graph.preparation)
         grown, named = extend_tables(plain, new, tables=tables, **options)
         grown = with_log_degree(grown, degrees) if degrees else with_structural(grown, count)
         return grown, named
     weighted = bool((graph.adjacency.data != 1).any())
-    arrived = NewTables(new, graph, **options).read(weighted=weighted)
-    features = graph.features
-    added = arrived.features.astype(features.dtype)
-    rows = sp.vstack([features, sp.csr_array(added)]) if sp.issparse(features) else None
+    added = NewTables(new, graph, **options).read(weighted=weighted)
+    blocks = graph.features, added.features.astype(graph.features.dtype)
     chosen, types = chosen_preparation(graph, options), list[str]()
     pieces: list[Edges] = []
     if not tables:
         entries = graph.adjacency.tocoo()
         pieces = [(entries.row, entries.col, entries.data if weighted else None)]
     for place, source in enumerate(tables):
-        own = {"edges": ""} if place else {}  # an option names the edges of the first alone
-        old, kinds = _edges_of(source, graph, replace(chosen.options, **own))
-        pieces.append(old)
-        types += kinds
-    types += arrived.types
-    pieces.append((arrived.sources, arrived.targets, arrived.weights))
+        # an option names the edges of the first table only
+        reading = replace(chosen.options, edges="") if place else chosen.options
+        edges, edge_types = _edges_of(source, graph, reading)
+        pieces.append(edges)
+        types += edge_types
+    types += added.types
+    pieces.append((added.sources, added.targets, added.weights))
     weights = [np.ones(len(ends), np.float32) if w is None else w for ends, _, w in pieces]
-    labels = np.concatenate([graph.labels, arrived.labels])
     grown = Graph.from_edges(
         np.concatenate([np.column_stack(piece[:2]) for piece in pieces]),
-        np.vstack([features, added]) if rows is None else rows,
-        labels,
+        sp.vstack(blocks, "csr") if sp.issparse(graph.features) else np.vstack(blocks),
+        np.concatenate([graph.labels, added.labels]),
         weights=None if all(w is None for _, _, w in pieces) else np.concatenate(weights),
         directed=chosen.options.directed and bool(tables),
         types=types if chosen.options.type and tables else None,
-        split=arrived.grown_split(graph.split),
+        split=added.grown_split(graph.split),
         class_names=graph.class_names,
         feature_names=graph.feature_names,
-        node_ids=arrived.node_ids(graph.node_ids),
+        node_ids=added.node_ids(graph.node_ids),
         name=graph.name,
         preparation=graph.preparation,
     )
-    return grown.with_loop_weight(graph.loop_weight), arrived.named
+    return grown.with_loop_weight(graph.loop_weight), added.named
 
 
 class NewTables:
@@ -212,7 +210,7 @@ class NewTables:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[Workspace, Table, Table]]:
-        """The two tables; one that is not there has all columns and no rows."""
+        """The two tables; a missing one has all columns and no rows."""
         options, columns = self._chosen.options, self._chosen.fitted
         none = {
             "nodes": {column.name: CELLS.get(column.kind, "DOUBLE") for column in columns}
@@ -261,8 +259,8 @@ class NewTables:
             old = range(n) if data.node_ids is None else data.node_ids
             task = kind_of(data.labels).task
             table = NodeTable(work, nodes, edges, Reading(chosen), old=old, task=task)
-            some = work.one(f"SELECT count(*) FROM {edges.sql}")[0]
-            if weighted and weight not in edges.names and some:
+            count = work.row(f"SELECT count(*) FROM {edges.sql}")[0]
+            if weighted and weight not in edges.names and count:
                 raise DatasetError(
                     f"{edges.label} has no column {weight!r}, but {data.name} has edge weights; "
                     "add it."
@@ -274,13 +272,13 @@ class NewTables:
                     matrix = matrix.toarray()  # as a store has it
                 features = _in_order(matrix, names, data, nodes.label)
             labels = _labels(table, data)
-            split = table.own_split(labels) or Split()
+            split = table.table_split(labels) or Split()
             split = Split(*(n + getattr(split, part) for part in split.sizes()))
             rows = EdgeTable(work, edges, chosen.options, nodes.label, self._as_trained)
             pairs = rows.pairs()
             ids, integers = np.array([*table.pieces("id")], object), table.integer_ids
         ends = pairs["s"], pairs["t"], pairs.get("w")
-        types = pairs["kind"].tolist() if "kind" in pairs else []
+        types = pairs["type"].tolist() if "type" in pairs else []
         return NewNodes(n, ids, integers, features, labels, split, *ends, types)
 
 
@@ -299,14 +297,14 @@ def _edges_of(source: Any, graph: Graph, options: TableOptions) -> tuple[Edges, 
         insert_ids(work, graph.node_ids or ())
         work.rows("CREATE VIEW ids AS FROM old_ids")
         pairs = EdgeTable(work, edges, options, str(source)).pairs()
-    types = pairs["kind"].tolist() if "kind" in pairs else []
+    types = pairs["type"].tolist() if "type" in pairs else []
     return (pairs["s"], pairs["t"], pairs.get("w")), types
 
 
 def _in_order(matrix: Any, names: Sequence[str], data: NodeData, path: str) -> Any:
     """The columns of ``matrix`` in the order of the data's features, which are found by name."""
-    wanted = data.feature_names
-    if wanted is None or tuple(names) == wanted:
+    target = data.feature_names
+    if target is None or tuple(names) == target:
         if matrix.shape[1] != data.num_features:
             raise DatasetError(
                 f"{path} has {plural(matrix.shape[1], 'feature')}, but {data.name} has "
@@ -315,24 +313,24 @@ def _in_order(matrix: Any, names: Sequence[str], data: NodeData, path: str) -> A
         return matrix
     place = {name: j for j, name in enumerate(names)}
     kinds = {name.split("=")[0] for name in names}
-    for name in wanted:  # a value of a text that no new node has is 0
+    for name in target:  # a value of a text that no new node has is 0
         if name not in place and not ("=" in name and name.split("=")[0] in kinds):
             raise DatasetError(
                 f"{path} has no feature {name!r}, which {data.name} has; use the same columns."
             )
-    known = [j for j, name in enumerate(wanted) if name in place]
-    mine = sp.csc_array(matrix)[:, [place[wanted[j]] for j in known]].tocoo()
-    shape = (matrix.shape[0], len(wanted))
-    wide = sp.csr_array((mine.data, (mine.row, np.array(known, np.int64)[mine.col])), shape=shape)
+    shared = [j for j, name in enumerate(target) if name in place]
+    mine = sp.csc_array(matrix)[:, [place[target[j]] for j in shared]].tocoo()
+    shape = (matrix.shape[0], len(target))
+    wide = sp.csr_array((mine.data, (mine.row, np.array(shared, np.int64)[mine.col])), shape=shape)
     return wide if sp.issparse(matrix) else wide.toarray()
 
 
 def _labels(table: NodeTable, data: NodeData) -> np.ndarray:
     """The labels of the new nodes by the numbers of the data's classes."""
-    kind = kind_of(data.labels)
+    type_ = kind_of(data.labels)
     labels, names = table.labels()
-    if kind_of(labels) is not kind:  # they name nothing: unknown, or known to have no label
-        empty = kind.unknown(table.count, len(data.class_names))
+    if kind_of(labels) is not type_:  # they name nothing: unknown, or known to have no label
+        empty = type_.unknown(table.count, len(data.class_names))
         empty[known_labels(labels)] = 0
         return empty
     unknown = [name for name in names if name not in data.class_names]
@@ -342,4 +340,4 @@ def _labels(table: NodeTable, data: NodeData) -> np.ndarray:
             "are added without a label.",
             stacklevel=4,
         )
-    return kind.moved(labels, names, data.class_names)
+    return type_.moved(labels, names, data.class_names)

@@ -49,22 +49,16 @@ class Format:
     recognises : callable
         Whether a path, which may not exist, is meant to be of the format; raises only OSError.
     read : callable
-        Takes the path and returns the graph; DatasetError if a file is damaged or incomplete.
+        Takes the path and returns the graph; DatasetError if a file is damaged or incomplete. It
+        may also take ``split``, the number of a split, and ``seed`` with the options of tables.
     is_folder : bool, default False
         Whether it is a folder.
-    splits : bool, default False
-        Whether a file may have several splits: then ``read`` takes ``split``, the number of one.
-    columns : bool, default False
-        Whether it may have to draw a split, and nodes have named columns: then ``read`` takes
-        ``seed``, ``prepare`` and the options of tables.
     """
 
     what: str
     recognises: Callable[[Path], bool]
     read: Callable[..., Graph]
     is_folder: bool = False
-    splits: bool = False
-    columns: bool = False
 
 
 def _ends(suffix: str) -> Callable[[Path], bool]:
@@ -78,19 +72,16 @@ FORMATS = (
         is_tables,
         read_tables,
         is_folder=True,
-        columns=True,
     ),
     Format(f"Reddit's {NODES_FILE} and {GRAPH_FILE}", has_reddit, load_reddit, is_folder=True),
     Format(
         f".npz (written by Hoplite, or of {FEATURE_ARRAY}, {LABEL_ARRAY} and {EDGE_ARRAY})",
         _ends(".npz"),
         read_npz,
-        splits=True,
-        columns=True,
     ),
-    Format(".graphml", _ends(".graphml"), read_graphml, columns=True),
-    Format(".mtx", _ends(".mtx"), read_matrix_market, columns=True),
-    Format("edge list (.csv, .tsv, .txt, .edges)", is_edge_list, read_edge_list, columns=True),
+    Format(".graphml", _ends(".graphml"), read_graphml),
+    Format(".mtx", _ends(".mtx"), read_matrix_market),
+    Format("edge list (.csv, .tsv, .txt, .edges)", is_edge_list, read_edge_list),
 )
 CALLED = {"split_seed": "seed", "split_index": "split"}  # names of the command line
 
@@ -170,8 +161,7 @@ def load(
         warn_of_unused_seed(graph, seed)
         return graph
     TableOptions.check_names(options, signature(load).parameters)
-    if structural is None:  # those of a model
-        structural = count_of_model(prepare)
+    structural = count_of_model(prepare) if structural is None else structural
     link = link or link_of_model(prepare)
     graph = _load(source, seed, split, {"prepare": prepare} | options)
     graph = with_structural(graph, structural, link=link)
@@ -212,14 +202,14 @@ def _load_path(
     if source != "":  # Path("") is the current folder
         for form in FORMATS:
             if form.recognises(path):
-                arguments: dict[str, Any] = {"seed": seed, **options} if form.columns else {}
-                if form.splits:
-                    arguments["split"] = split
-                else:
-                    refuse_split(source, split)
-                if not form.columns:
-                    refuse_options(source, {**options, "prepare": None})
-                return form.read(path, **arguments)
+                parameters = signature(form.read).parameters
+                if "split" in parameters:
+                    return form.read(path, seed=seed, split=split, **options)
+                refuse_split(source, split)
+                if "seed" in parameters:
+                    return form.read(path, seed=seed, **options)
+                refuse_options(source, {**options, "prepare": None})
+                return form.read(path)
         if path.is_dir():
             if tables := tables_in(path):
                 raise DatasetError(

@@ -142,12 +142,12 @@ def read_labels(path: str | os.PathLike[str], nodes: int, classes: int) -> np.nd
             f"{plural(nodes, 'node')}"
         )
     labels = file.read(0, nodes)
-    kind = kind_of(labels)
-    if kind is CLASSES and (labels.min(initial=-1) < -1 or labels.max(initial=-1) >= classes):
+    type_ = kind_of(labels)
+    if type_ is CLASSES and (labels.min(initial=-1) < -1 or labels.max(initial=-1) >= classes):
         raise ValueError(f"it contains a class that is not one of {classes:,}")
-    if kind is NUMBERS and classes:
+    if type_ is NUMBERS and classes:
         raise ValueError("it contains numbers, but there are class names")
-    return kind.checked(labels, ("",) * classes)
+    return type_.checked(labels, ("",) * classes)
 
 
 def read_split(path: str | os.PathLike[str], labels: np.ndarray, note: str) -> Split:
@@ -214,8 +214,8 @@ def _write_ids(folder: Path, ids: Iterable[Any], *, integers: bool) -> None:
     if integers:
         with growing_npy(folder / IDS, np.int64) as append:
             numbers = map(int, ids)
-            while some := list(itertools.islice(numbers, ROWS)):
-                append(np.array(some))
+            while piece := list(itertools.islice(numbers, ROWS)):
+                append(np.array(piece))
         return
     with (
         growing_npy(folder / IDS, np.uint8) as append,
@@ -223,10 +223,10 @@ def _write_ids(folder: Path, ids: Iterable[Any], *, integers: bool) -> None:
     ):
         append_ends(np.zeros(1, np.int64))
         end, names = 0, map(str, ids)
-        while some := [name.encode() for name in itertools.islice(names, ROWS)]:
-            append(np.frombuffer(b"".join(some), np.uint8))
-            append_ends(end + np.cumsum([len(name) for name in some]))
-            end += sum(map(len, some))
+        while piece := [name.encode() for name in itertools.islice(names, ROWS)]:
+            append(np.frombuffer(b"".join(piece), np.uint8))
+            append_ends(end + np.cumsum([len(name) for name in piece]))
+            end += sum(map(len, piece))
 
 
 def all_integers(ids: Iterable[Any]) -> bool:

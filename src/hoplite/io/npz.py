@@ -293,8 +293,8 @@ def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
         arrays |= _packed(sp.csc_array(graph.features), "feature", "values")
     else:
         arrays["features"] = graph.features
-    kind = kind_of(graph.labels)
-    arrays[LABELS[kind.task]] = graph.labels if kind is NUMBERS else narrow(graph.labels)
+    type_ = kind_of(graph.labels)
+    arrays[LABELS[type_.task]] = graph.labels if type_ is NUMBERS else narrow(graph.labels)
     return arrays | {part: narrow(getattr(graph.split, part)) for part in PARTS}
 
 

@@ -117,10 +117,10 @@ class Table:
 
         A column that only numbers the rows, as pandas writes it, is left out.
         """
-        kept = [i for i, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
-        if len(kept) > MAX_COLUMNS:
+        indices = [i for i, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
+        if len(indices) > MAX_COLUMNS:
             raise DatasetError(
-                f"{label} has {len(kept):,} columns, more than the maximum of {MAX_COLUMNS:,}; "
+                f"{label} has {len(indices):,} columns, more than the maximum of {MAX_COLUMNS:,}; "
                 "store that many numbers as one column of lists, in Parquet."
             )
         repeated = [name for name, count in Counter(names).items() if count > 1]
@@ -133,8 +133,8 @@ class Table:
                 f"{label} has a column without a name; name it, or remove it if it only contains "
                 "row numbers."
             )
-        columns = {names[i]: f"c{i}" for i in kept}
-        return cls(label, sql, columns, {names[i]: types[i] for i in kept}, **facts)
+        columns = {names[i]: f"c{i}" for i in indices}
+        return cls(label, sql, columns, {names[i]: types[i] for i in indices}, **facts)
 
     @property
     def names(self) -> list[str]:
@@ -229,7 +229,7 @@ class Workspace:
         """All rows of a query; of a statement, nothing that matters."""
         return self.con.execute(sql, list(parameters)).fetchall()
 
-    def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
+    def row(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
         """The only row of a query."""
         return self.rows(sql, parameters)[0]
 
@@ -415,34 +415,34 @@ def open_tables(
     An option names a file of a folder, a table of a database or a sheet of a workbook, or is a
     query of it.
     """
-    asked = {stem: getattr(options, stem, "") for stem in stems}
+    names = {stem: getattr(options, stem, "") for stem in stems}
     if not is_database(source):
-        return _folder_tables(work, Path(source), asked)
-    path, asked = Path(source), {stem: name or stem for stem, name in asked.items()}
+        return _folder_tables(work, Path(source), names)
+    path, names = Path(source), {stem: name or stem for stem, name in names.items()}
     if is_duckdb(path):
-        return _duckdb_tables(work, path, asked)
+        return _duckdb_tables(work, path, names)
     if suffix_of(path) in EXCEL_SUFFIXES:
-        return [excel_table(work, path, name) for name in asked.values()]
+        return [excel_table(work, path, name) for name in names.values()]
     if is_postgres(source):
         require_extra("databases", "reading Postgres", "adbc_driver_postgresql", "pyarrow")
         from adbc_driver_postgresql import dbapi
 
-        return _server_tables(work, dbapi, source, "the Postgres server", asked)
+        return _server_tables(work, dbapi, source, "the Postgres server", names)
     require_extra("databases", "reading SQLite", "adbc_driver_sqlite", "pyarrow")
     from adbc_driver_sqlite import dbapi
 
     address = path.resolve().as_uri() + "?mode=ro"
-    return _server_tables(work, dbapi, address, str(source), asked, sqlite=True)
+    return _server_tables(work, dbapi, address, str(source), names, sqlite=True)
 
 
 # ------------------------------------------------------------------------------- files
 
 
-def _folder_tables(work: Workspace, folder: Path, asked: dict[str, str]) -> list[Table]:
+def _folder_tables(work: Workspace, folder: Path, names: dict[str, str]) -> list[Table]:
     if not folder.is_dir():
         raise DatasetError(f"{folder} is not a folder; pass one with a node and an edge table.")
     paths: dict[str, Path] = {}
-    for stem, name in asked.items():
+    for stem, name in names.items():
         if not name:
             paths[stem] = find_table(folder, stem)
         elif not is_query(name):
@@ -458,7 +458,7 @@ def _folder_tables(work: Workspace, folder: Path, asked: dict[str, str]) -> list
         file_table(work, paths[stem])
         if stem in paths
         else query_table(work, f"{folder}: {stem}", query)
-        for stem, query in asked.items()
+        for stem, query in names.items()
     ]
     work.restrict(folder, *(path.resolve().parent for path in paths.values()))
     return tables
@@ -506,8 +506,8 @@ def parquet_table(work: Workspace, place: str, label: str) -> Table:
 
     Parquet has no durations. Arrow writes them as integers and notes their unit next to them.
     """
-    listed = work.rows(f"SELECT name, num_children FROM parquet_schema({place})")
-    table = work.table(label, f"read_parquet({place})", _outer_names(listed[1:]))
+    schema = work.rows(f"SELECT name, num_children FROM parquet_schema({place})")
+    table = work.table(label, f"read_parquet({place})", _outer_names(schema[1:]))
     notes = work.rows(
         f"SELECT value FROM parquet_kv_metadata({place}) WHERE key = 'ARROW:schema'::BLOB LIMIT 1"
     )
@@ -543,8 +543,8 @@ def arrow_durations(note: bytes) -> dict[str, str]:
 
     def field(table: int, slot: int) -> int:  # 0 if it has its default
         places = table - number(table, "i")
-        known = 4 + 2 * slot < number(places, "H")
-        offset = number(places + 4 + 2 * slot, "H") if known else 0
+        stored = 4 + 2 * slot < number(places, "H")
+        offset = number(places + 4 + 2 * slot, "H") if stored else 0
         return table + offset if offset else 0
 
     units: dict[str, int] = {}
@@ -564,14 +564,14 @@ def arrow_durations(note: bytes) -> dict[str, str]:
     return {key: names[unit] for key, unit in units.items() if 0 <= unit < len(names)}
 
 
-def _outer_names(listed: Sequence[tuple[str, int | None]]) -> list[str]:
+def _outer_names(schema: Sequence[tuple[str, int | None]]) -> list[str]:
     """The columns of a Parquet file, whose schema lists each before what it consists of.
 
     >>> _outer_names([("id", None), ("x", 1), ("list", 1), ("element", None), ("y", None)])
     ['id', 'x', 'y']
     """
     names, inside = list[str](), 0
-    for name, children in listed:
+    for name, children in schema:
         if not inside:
             names.append(name)
             inside = 1
@@ -697,21 +697,21 @@ def _sheet_text(cell: Any) -> str | None:
 # --------------------------------------------------------------------------- databases
 
 
-def _duckdb_tables(work: Workspace, path: Path, asked: dict[str, str]) -> list[Table]:
+def _duckdb_tables(work: Workspace, path: Path, names: dict[str, str]) -> list[Table]:
     label, tables = str(path), []
     with work.clear_errors(label):
         work.rows(f"ATTACH {literal(str(path.resolve()))} AS source (READ_ONLY)")
         work.restrict()
         work.rows("USE source")
-        listed = work.rows(
+        existing = work.rows(
             "SELECT table_schema, table_name FROM information_schema.tables "
             "WHERE table_catalog = 'source' ORDER BY ALL"
         )
-        for stem, name in asked.items():
+        for stem, name in names.items():
             if is_query(name):
                 tables.append(query_table(work, f"{label}: {stem}", name))
             else:
-                schema, table = find_name(label, stem, name, listed)
+                schema, table = find_name(label, stem, name, existing)
                 sql = f"source.{quoted(schema)}.{quoted(table)}"
                 tables.append(work.table(f"{label}: {name}", sql))
         work.rows("USE memory")
@@ -719,13 +719,13 @@ def _duckdb_tables(work: Workspace, path: Path, asked: dict[str, str]) -> list[T
 
 
 def find_name(
-    label: str, option: str, name: str, listed: Sequence[tuple[str, str]]
+    label: str, option: str, name: str, existing: Sequence[tuple[str, str]]
 ) -> tuple[str, str]:
     """The schema and the name of a table that a user calls ``name`` or ``schema.name``."""
-    for schema, table in listed:
+    for schema, table in existing:
         if name in (table, f"{schema}.{table}"):
             return schema, table
-    tables = [table for _, table in listed]
+    tables = [table for _, table in existing]
     raise DatasetError(
         f"{label} has no table {name!r} (it has {some_of(tables) or 'none'}); choose a table or "
         f"pass a query with {option_name(option)}.{nearest_hint(name, tables)}"
@@ -748,7 +748,7 @@ def _server_tables(
     driver: Any,
     address: str,
     label: str,
-    asked: dict[str, str],
+    names: dict[str, str],
     *,
     sqlite: bool = False,
 ) -> list[Table]:
@@ -758,7 +758,7 @@ def _server_tables(
     tables = []
     try:
         with contextlib.closing(driver.connect(address)) as con, con.cursor() as cursor:
-            for option, name in asked.items():
+            for option, name in names.items():
                 query, what = name.strip().rstrip(";"), f"{label}: {option}"
                 if not is_query(name):
                     cursor.execute(_SQLITE_TABLES if sqlite else _POSTGRES_TABLES)

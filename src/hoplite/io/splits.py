@@ -53,8 +53,8 @@ def stratified_split(
         )
     check_number("seed", seed, 0, whole=True)
     labels = np.asarray(labels)
-    kind = kind_of(labels)
-    labels = kind.groups(labels)
+    type_ = kind_of(labels)
+    labels = type_.groups(labels)
     # Each class has its own generator, so what happens to one class moves no node of another.
     parts: tuple[list[np.ndarray], ...] = ([], [], [])
     for label in np.unique(labels[labels >= 0]):
@@ -68,7 +68,7 @@ def stratified_split(
             part.append(piece)
     train, val, test = (np.concatenate([NO_NODES, *part]) for part in parts)
     percent = "/".join(f"{100 * share:g}" for share in shares)
-    how = "stratified" if kind is CLASSES else "random"
+    how = "stratified" if type_ is CLASSES else "random"
     return Split(train, val, test, note=f"{how} {percent}", seed=seed)
 
 
@@ -155,13 +155,13 @@ def even_split(labels: Any, seed: int, *, train: float = 0.6, val: float = 0.2) 
     for name, share in (("train", train), ("val", val)):
         check_number(name, share, 0, 1)
     labels, generator = np.asarray(labels), np.random.default_rng(seed)
-    known = np.flatnonzero(labels >= 0)
-    classes = np.unique(labels[known])
-    most = math.floor(train * known.size / max(classes.size, 1) + 0.5)
+    labelled = np.flatnonzero(labels >= 0)
+    classes = np.unique(labels[labelled])
+    most = math.floor(train * labelled.size / max(classes.size, 1) + 0.5)
     chosen = [generator.permutation(np.flatnonzero(labels == label))[:most] for label in classes]
     first = np.concatenate([NO_NODES, *chosen])
-    rest = generator.permutation(np.setdiff1d(known, first))
-    size = math.floor(val * known.size + 0.5)
+    rest = generator.permutation(np.setdiff1d(labelled, first))
+    size = math.floor(val * labelled.size + 0.5)
     note = f"even {100 * train:g}/{100 * val:g}"
     return Split(first, rest[:size], rest[size:], note=note, seed=seed)
 
@@ -182,11 +182,13 @@ def masked_split(
     count = max(1 if mask.ndim == 1 else mask.shape[1] for mask in masks.values())
     if which is not None:
         check_number("split", which, 0, count - 1, whole=True)
-    known = known_labels(labels)
+    labelled = known_labels(labels)
     column = which or 0
     none = np.zeros(len(labels), bool)
     chosen = (masks.get(part, none) for part in PARTS)
-    parts = ((mask if mask.ndim == 1 else mask[:, column]).astype(bool) & known for mask in chosen)
+    parts = (
+        (mask if mask.ndim == 1 else mask[:, column]).astype(bool) & labelled for mask in chosen
+    )
     return Split(*parts, note=f"{note}, split {column} of 0 to {count - 1}" if count > 1 else note)
 
 
@@ -199,10 +201,10 @@ def warn_of_unused_seed(data: Any, seed: int | None) -> None:
     if seed is None or (split := data.split).seed == seed:
         return
     if split.train.size:
-        own = f"its own split ({split.description})" if split.description else "its own split"
+        has = f"its own split ({split.description})" if split.description else "its own split"
     else:
-        own = "no training nodes" if known_labels(data.labels).any() else "no labels"
-    warn(f"{option_name('seed', seed)} has no effect, because {data.name} has {own}; leave it out.")
+        has = "no training nodes" if known_labels(data.labels).any() else "no labels"
+    warn(f"{option_name('seed', seed)} has no effect, because {data.name} has {has}; leave it out.")
 
 
 def refuse_split(source: Any, split: int | None) -> None:

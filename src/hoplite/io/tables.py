@@ -41,7 +41,7 @@ from hoplite.io.array_files import growing_npy, write_npy
 from hoplite.io.columns import (
     GAP_WORDS,
     Features,
-    check_known,
+    check_trained_columns,
     comma_sql,
     filled_sql,
     guess_cells,
@@ -49,10 +49,10 @@ from hoplite.io.columns import (
     is_integer,
     is_number,
     is_text,
-    known_cells,
     label_sql,
     number_sql,
     text_sql,
+    trained_cells,
     whole_sql,
 )
 from hoplite.io.disk_graph import FILE, DiskGraph, is_disk_graph, write_description
@@ -159,6 +159,7 @@ def read_tables(
 
 
 def _name(source: Any) -> str:
+    """The name of the graph of a folder, file or server."""
     return "graph" if is_postgres(source) else Path(source).resolve().stem
 
 
@@ -185,10 +186,10 @@ class Reading:
 
     @classmethod
     def of(cls, prepare: Any, options: Mapping[str, Any]) -> Reading:
-        own = prepare if hasattr(prepare, "transform") else None
-        chosen = chosen_preparation(None if own is not None else prepare, options)
+        transformer = prepare if hasattr(prepare, "transform") else None
+        chosen = chosen_preparation(None if transformer is not None else prepare, options)
         as_trained = chosen.columns is not None and options.get("unknown_nodes") is None
-        return cls(chosen, own, options.get("label") is not None, as_trained)
+        return cls(chosen, transformer, options.get("label") is not None, as_trained)
 
     @property
     def options(self) -> TableOptions:
@@ -208,7 +209,6 @@ def graph_of(
             f"no row of {edges.label} is an edge between known nodes, so the graph has no edges "
             "and nodes are predicted from their own columns alone."
         )
-    types = pairs.pop("kind", None)
     split = table.split(labels, seed)
     matrix, names, preparation = table.features(split)
     return Graph.from_edges(
@@ -217,7 +217,7 @@ def graph_of(
         labels,
         weights=pairs.get("w"),
         directed=reading.options.directed,
-        types=None if types is None else types.tolist(),
+        types=pairs["type"].tolist() if "type" in pairs else None,
         split=split,
         class_names=class_names,
         feature_names=names,
@@ -254,9 +254,9 @@ def _refuse_other_id(work: Workspace, nodes: Table, edges: Table, options: Table
             f"FROM {edges.sql} LIMIT {FIRST_EDGES}"
         )
     for name, column in nodes.columns.items():
-        known = f"SELECT CAST({column} AS VARCHAR) FROM {nodes.sql} WHERE {column} IS NOT NULL"
+        ids = f"SELECT CAST({column} AS VARCHAR) FROM {nodes.sql} WHERE {column} IS NOT NULL"
         with work.clear_errors(nodes.label):
-            matches, rows = work.one(f"SELECT count(*) FILTER (s IN ({known})), count(*) FROM ends")
+            matches, rows = work.row(f"SELECT count(*) FILTER (s IN ({ids})), count(*) FROM ends")
         if rows and matches == rows:
             raise DatasetError(
                 f"{nodes.label} has no column {options.id!r}, but {name!r} contains the "
@@ -318,11 +318,11 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
     """The columns that are features: all but the special ones, or those that were asked for."""
     options = prepare.options
     names = [name for name in nodes.names if name not in (options.id, options.label, "split")]
-    wanted = {*(options.only or names)} - {*options.drop}
-    kept = [name for name in names if name in wanted]
+    chosen = {*(options.only or names)} - {*options.drop}
+    features = [name for name in names if name in chosen]
     if prepare.columns is not None:  # another table may lack what is not used
-        return kept
-    for option, allowed in (("drop", nodes.names), ("only", names), ("text", kept)):
+        return features
+    for option, allowed in (("drop", nodes.names), ("only", names), ("text", features)):
         for name in getattr(options, option):
             if name not in allowed:
                 raise DatasetError(
@@ -330,7 +330,7 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
                     f"column of {nodes.label}; choose from {some_of(allowed, 20)}."
                     f"{nearest_hint(name, allowed)}"
                 )
-    return kept
+    return features
 
 
 # ---------------------------------------------------------------------------------- nodes
@@ -363,7 +363,7 @@ class NodeTable:
         task: str | None = None,
     ) -> None:
         _check_tables(work, nodes, edges, reading)
-        self._work, self._table, self._own = work, nodes, reading.transformer
+        self._work, self._table, self._transformer = work, nodes, reading.transformer
         self._options, self._before = reading.options, len(old)
         self._chosen = with_unused(reading.preparation, edges)
         self._task = task or self._options.task
@@ -376,13 +376,13 @@ class NodeTable:
 
     def _make_cells(self) -> None:
         work, table, options = self._work, self._table, self._options
-        if self._own is not None:
+        if self._transformer is not None:
             cells = {}
         elif self._chosen.columns is None:
             cells = guess_cells(work, table, self._columns, options.text)
         else:
-            check_known(table, self._chosen.columns, self._columns)
-            cells = known_cells(work, table, self._chosen.columns)
+            check_trained_columns(table, self._chosen.columns, self._columns)
+            cells = trained_cells(work, table, self._chosen.columns)
         self._cells = cells
         label = part = "CAST(NULL AS VARCHAR)"
         self._labelled = options.label in table.names
@@ -397,10 +397,10 @@ class NodeTable:
             f"CREATE TABLE cells AS SELECT {id_sql(table, options.id)} AS id, {label} AS label, "
             f"{part} AS part{columns} FROM {table.sql}"
         )
-        self.count: int = work.one("SELECT count(*) FROM cells")[0]
+        self.count: int = work.row("SELECT count(*) FROM cells")[0]
         if not self.count and not self._before:
             raise DatasetError(f"{table.label} has no rows; it must have one row per node.")
-        if work.one("SELECT count(*) FROM cells WHERE id IS NULL")[0]:
+        if work.row("SELECT count(*) FROM cells WHERE id IS NULL")[0]:
             check_ids(work, table, options.id)
         if self._labelled and self._task == NUMBERS.task:
             self._check_numbers()
@@ -429,17 +429,18 @@ class NodeTable:
                 "each node must have exactly one row."
             )
         insert_ids(work, old)
-        kind = "INTEGER" if self._before + self.count < 1 << 30 else "BIGINT"
-        known = work.rows(
+        type_ = "INTEGER" if self._before + self.count < 1 << 30 else "BIGINT"
+        existing = work.rows(
             "SELECT id, cells.rowid FROM cells SEMI JOIN old_ids USING (id) ORDER BY 2 LIMIT 1"
         )
-        if known:
+        if existing:
+            name, row = existing[0]
             raise DatasetError(
-                f"{table.label} has the id {known[0][0]!r} in data row {known[0][1] + 1:,}, which "
-                "is already a node; remove that row (new edges may still refer to it)."
+                f"{table.label} has the id {name!r} in data row {row + 1:,}, which is already a "
+                "node; remove that row (new edges may still refer to it)."
             )
         work.rows(
-            f"CREATE VIEW ids AS SELECT id, (rowid + {self._before})::{kind} AS node FROM cells"
+            f"CREATE VIEW ids AS SELECT id, (rowid + {self._before})::{type_} AS node FROM cells"
             + (" UNION ALL SELECT id, node FROM old_ids" if self._before else "")
         )
 
@@ -450,7 +451,7 @@ class NodeTable:
             return False
         whole = f"regexp_full_match(id, '{INTEGER_TEXT.pattern}')"
         whole += " AND TRY_CAST(id AS BIGINT) IS NOT NULL"
-        return bool(self._work.one(f"SELECT bool_and({whole}) FROM cells")[0])
+        return bool(self._work.row(f"SELECT bool_and({whole}) FROM cells")[0])
 
     def _create(self, edges: Table) -> None:
         """Give nodes that only edges name a row without values, behind all others, by name."""
@@ -464,7 +465,7 @@ class NodeTable:
                 "ANTI JOIN ids USING (id) WHERE id IS NOT NULL ORDER BY id"
             )
         work.rows("INSERT INTO cells (id) SELECT id FROM new_ids ORDER BY id")
-        (self.count,) = work.one("SELECT count(*) FROM cells")
+        (self.count,) = work.row("SELECT count(*) FROM cells")
         if self.count > before:
             warn(
                 f"{edges.label} refers to nodes without a row in {self._table.label}; "
@@ -485,10 +486,12 @@ class NodeTable:
 
     def features(self, split: Split) -> tuple[Any, tuple[str, ...], Preparation]:
         """X, the names of its columns, and the preparation, fitted as the split allows."""
-        if self._own is not None:
-            matrix, names = self._transformed(self._own)
-            kind = type(self._own).__name__
-            return matrix, names, dataclasses.replace(self._chosen, transformer=kind)
+        if self._transformer is not None:
+            matrix, names = self._transformed(self._transformer)
+            preparation = dataclasses.replace(
+                self._chosen, transformer=type(self._transformer).__name__
+            )
+            return matrix, names, preparation
         if not self._cells:
             preparation = dataclasses.replace(self._chosen, columns=())
             return np.empty((self.count, 0), np.float32), (), preparation
@@ -507,8 +510,8 @@ class NodeTable:
             self._work, self._table, self._cells, self.count, self._chosen, train, dense=dense
         )
 
-    def _transformed(self, own: Any) -> tuple[Any, tuple[str, ...]]:
-        """X and its names as a user's own fitted transformer makes them."""
+    def _transformed(self, transformer: Any) -> tuple[Any, tuple[str, ...]]:
+        """X and its names as the user's fitted transformer makes them."""
         require_extra("databases", "a transformer of your own", "pyarrow")
         table, work = self._table, self._work
         columns = {name: table.columns[name] for name in self._columns}
@@ -520,12 +523,12 @@ class NodeTable:
         frame = work.con.sql(f"SELECT {chosen} FROM {table.sql}").to_arrow_table()
         frame = frame.rename_columns(list(columns))
         try:
-            matrix = own.transform(frame)
-            names = tuple(map(str, own.get_feature_names_out()))
+            matrix = transformer.transform(frame)
+            names = tuple(map(str, transformer.get_feature_names_out()))
         except Exception as error:  # which may be anything of the user's own
             raise DatasetError(
-                f"prepare, a {type(own).__name__}, fails on {table.label}: {first_line(error)}; "
-                "fit it on the same columns first."
+                f"prepare, a {type(transformer).__name__}, fails on {table.label}: "
+                f"{first_line(error)}; fit it on the same columns first."
             ) from error
         if self.count > len(frame):
             raise ConfigError(
@@ -582,19 +585,19 @@ class NodeTable:
 
     def split(self, labels: np.ndarray, seed: int | None) -> Split:
         """The split of the table; without one a stratified one of ``seed``, or all labels train."""
-        own, label, what = self.own_split(labels), self._options.label, self._table.label
+        split, label, what = self.table_split(labels), self._options.label, self._table.label
         if not self._labelled:
             columns = some_of(map(repr, self._table.names), 10)
             return Split(note=f"{what} has no column {label!r} (it has {columns})")
         if not known_labels(labels).any():
             return Split(note=f"column {label!r} of {what} is empty")
-        if own is not None:
-            return own
+        if split is not None:
+            return split
         if seed is not None:
             return stratified_split(labels, seed)
         return Split(np.flatnonzero(known_labels(labels)), note="all labelled nodes")
 
-    def own_split(self, labels: np.ndarray) -> Split | None:
+    def table_split(self, labels: np.ndarray) -> Split | None:
         """The split that the table has, None if it names no part or has no labels."""
         label = self._table.label
         words, codes = self._split_words()
@@ -605,10 +608,10 @@ class NodeTable:
         unknown = np.flatnonzero((part >= 0) & (part < 2) & unlabelled)
         if unknown.size:
             rows = ", ".join(map(str, unknown[:3].tolist()))
-            shown = self._work.rows(f"SELECT id FROM cells WHERE rowid IN ({rows}) ORDER BY rowid")
+            nodes = self._work.rows(f"SELECT id FROM cells WHERE rowid IN ({rows}) ORDER BY rowid")
             raise DatasetError(
                 f"{label} puts {plural(unknown.size, 'node')} without a label in train or val "
-                f"(first: {', '.join(repr(name) for (name,) in shown)}); leave the split empty, or "
+                f"(first: {', '.join(repr(name) for (name,) in nodes)}); leave the split empty, or "
                 "add a label."
             )
         hidden = (part == 2) & unlabelled
@@ -625,7 +628,7 @@ class NodeTable:
         words, codes = self._coded("part")
         for word in words:
             if word not in SPLIT_WORDS:
-                (node,) = self._work.one(
+                (node,) = self._work.row(
                     "SELECT id FROM cells WHERE part = ? ORDER BY rowid LIMIT 1", [word]
                 )
                 raise DatasetError(
@@ -647,12 +650,12 @@ def _number(table: Table, name: str) -> str:
 
 def id_sql(table: Table, name: str) -> str:
     """The cells of a column as ids: text, or whole numbers without a decimal point."""
-    column, kind = table.columns[name], table.types[name]
-    if is_float(kind):
+    column, type_ = table.columns[name], table.types[name]
+    if is_float(type_):
         return f"CASE {whole_sql(column)} END"
-    if not (is_text(kind) or is_integer(kind) or kind in ("BOOLEAN", '"NULL"')):
+    if not (is_text(type_) or is_integer(type_) or type_ in ("BOOLEAN", '"NULL"')):
         raise DatasetError(
-            f"column {name!r} of {table.label} has type {kind}; it must contain text or integers."
+            f"column {name!r} of {table.label} has type {type_}; it must contain text or integers."
         )
     return text_sql(column)
 
@@ -671,10 +674,10 @@ def check_ids(work: Workspace, table: Table, *names: str) -> None:
 def refuse_row(work: Workspace, table: Table, name: str, bad: str, advice: str) -> None:
     """DatasetError for the first row of a table that is ``bad``, in SQL."""
     with work.clear_errors(table.label):
-        if not work.one(f"SELECT count(*) FROM {table.sql} WHERE {bad}")[0]:
+        if not work.row(f"SELECT count(*) FROM {table.sql} WHERE {bad}")[0]:
             return
         column = table.columns[name]
-        value, row = work.one(
+        value, row = work.row(
             f"SELECT {column}, row FROM (SELECT *, row_number() OVER () AS row FROM {table.sql}) "
             f"WHERE {bad} ORDER BY row LIMIT 1"
         )
@@ -714,31 +717,32 @@ class EdgeTable:
     as_trained: bool = False
 
     def pairs(self) -> dict[str, Any]:
-        """``s``, ``t`` and, where there are such, ``w`` and ``kind`` of the edges, sorted."""
-        omitted = {"w": not self.join(), "kind": not self.options.type}
-        pairs = self.work.arrays("SELECT s, t, w, kind FROM pairs ORDER BY s, t, kind, w")
-        return {n: np.ma.getdata(column) for n, column in pairs.items() if not omitted.get(n)}
+        """``s``, ``t`` and, if the edges have them, ``w`` and ``type``, sorted."""
+        weights = ["w"] if self.join() else []
+        columns = ", ".join(["s", "t", *(["type"] if self.options.type else []), *weights])
+        pairs = self.work.arrays(f"SELECT {columns} FROM pairs ORDER BY {columns}")
+        return {name: np.ma.getdata(column) for name, column in pairs.items()}
 
     def join(self) -> bool:
         """Make the table ``pairs`` of the edges and ``ids``; whether the edges have weights.
 
-        Its columns are ``s`` and ``t``, the numbers of the ends, ``w``, the weight, and ``kind``.
+        Its columns are ``s`` and ``t``, the numbers of the ends, ``w``, the weight, and ``type``.
         """
         work, edges, options = self.work, self.table, self.options
         weighted, typed = options.weight in edges.names, options.type
         weight = f"TRY_CAST({_number(edges, options.weight)} AS FLOAT)" if weighted else "1::FLOAT"
-        kind = id_sql(edges, typed) if typed else "NULL::VARCHAR"
+        type_ = id_sql(edges, typed) if typed else "NULL::VARCHAR"
         source, target = (id_sql(edges, end) for end in options.ends)
         with work.clear_errors(edges.label):
             work.rows(
-                "CREATE TABLE pairs AS SELECT a.node AS s, b.node AS t, w, kind FROM "
-                f"(SELECT {source} AS source, {target} AS target, {weight} AS w, {kind} AS kind "
+                "CREATE TABLE pairs AS SELECT a.node AS s, b.node AS t, w, type FROM "
+                f"(SELECT {source} AS source, {target} AS target, {weight} AS w, {type_} AS type "
                 f"FROM {edges.sql}) AS e "
                 "LEFT JOIN ids AS a ON a.id = e.source LEFT JOIN ids AS b ON b.id = e.target"
             )
-            rows, bad, heavy, untyped = work.one(
+            rows, bad, heavy, untyped = work.row(
                 "SELECT count(*), count_if(s IS NULL OR t IS NULL), "
-                "count_if(w IS NULL OR NOT isfinite(w) OR w < 0), count_if(kind IS NULL) FROM pairs"
+                "count_if(w IS NULL OR NOT isfinite(w) OR w < 0), count_if(type IS NULL) FROM pairs"
             )
         if weighted and heavy:
             odd = f"{weight} IS NULL OR NOT isfinite({weight}) OR {weight} < 0"
@@ -753,10 +757,10 @@ class EdgeTable:
         if weighted:  # the sum of repeated ones, whatever their order
             with work.clear_errors(edges.label):
                 work.rows(
-                    "CREATE OR REPLACE TABLE pairs AS SELECT s, t, kind, "
-                    "TRY_CAST(fsum(w) AS FLOAT) AS w FROM pairs GROUP BY s, t, kind"
+                    "CREATE OR REPLACE TABLE pairs AS SELECT s, t, type, "
+                    "TRY_CAST(fsum(w) AS FLOAT) AS w FROM pairs GROUP BY s, t, type"
                 )
-            if work.one("SELECT count_if(w IS NULL) FROM pairs")[0]:
+            if work.row("SELECT count_if(w IS NULL) FROM pairs")[0]:
                 raise DatasetError(
                     f"the weights of a repeated edge of {edges.label} add up to more than a 32-bit "
                     "number can hold; scale them down."
@@ -775,11 +779,11 @@ class EdgeTable:
             "ORDER BY first, id LIMIT 4"
         )
         names = some_of([repr(name) for name, _ in unknown], 3)
-        (known,) = work.one("SELECT first(id) FROM ids")
+        (example,) = work.row("SELECT first(id) FROM ids")
         problem = (
             f"{bad:,} of {plural(rows, 'edge')} in {edges.label} "
             f"{'refers' if bad == 1 else 'refer'} to an unknown node: {names} (first in data row "
-            f"{unknown[0][1]:,}); the ids in {self.nodes} look like {known!r}"
+            f"{unknown[0][1]:,}); the ids in {self.nodes} look like {example!r}"
         )
         refused = options.unknown_nodes == ERROR or (self.as_trained and 2 * bad > rows)
         drop, create = (option_name("unknown_nodes", way) for way in ("drop", "create"))
@@ -957,7 +961,7 @@ def _row_values(work: Workspace, table: Table) -> int:
     lengths = ", ".join(f"coalesce(max(len({column})), 0)" for column in lists)
     with work.clear_errors(table.label):
         return len(table.names) + sum(
-            work.one(f"SELECT {lengths} FROM (FROM {table.sql} LIMIT 100)")
+            work.row(f"SELECT {lengths} FROM (FROM {table.sql} LIMIT 100)")
         )
 
 
