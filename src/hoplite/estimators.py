@@ -48,7 +48,7 @@ from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.reading import load_graphs
 from hoplite.graphs.training import train_graphs
 from hoplite.io.convert import KNOWN, converted
-from hoplite.labels import AUTO, CLASSES, NUMBERS, SETS, kind_of, known_labels
+from hoplite.labels import AUTO, CLASSES, NUMBERS, SETS, known_labels, label_type
 from hoplite.models import (
     DGC,
     EGC,
@@ -104,19 +104,19 @@ class NodeEstimator(BaseEstimator):
         settings = [*dataclasses.fields(model.Settings), *dataclasses.fields(TrainingConfig)]
         defaults = {field.name: field.default for field in settings} | {"folds": 0}
         defaults |= model.defaults | {"seed": 0, "random_state": None}
-        own = {*model.settings(), "seed", "random_state"} - cls.lacking
-        names = [name for name in defaults if name in own]
+        accepted = {*model.settings(), "seed", "random_state"} - cls.lacking
+        names = [name for name in defaults if name in accepted]
         arguments: list[Any] = [("graph", Any)]
         for name in sorted(names, key=lambda name: [*PLACES, name].index(name)):
             named = name not in PLACES
             arguments.append((name, Any, dataclasses.field(default=defaults[name], kw_only=named)))
         same: Any = dataclasses.make_dataclass(cls.__name__, arguments)
-        known = [argument[0] for argument in arguments]
+        parameters = [argument[0] for argument in arguments]
 
         @functools.wraps(same.__init__)
         def init(self: Any, *values: Any, **settings: Any) -> None:
-            for name in settings.keys() - known:
-                hint = nearest_hint(name, known)
+            for name in settings.keys() - parameters:
+                hint = nearest_hint(name, parameters)
                 raise TypeError(f"{cls.__name__} has no parameter {name!r}.{hint}")
             same.__init__(self, *values, **settings)
 
@@ -268,8 +268,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         if y.ndim == 2:
             labels, left_out = SETS.checked(y, None), []
             self.classes_ = np.arange(y.shape[1])
-            own = kind_of(graph.labels) is SETS and graph.num_classes == y.shape[1]
-            texts = names = graph.class_names if own else tuple(map(str, self.classes_))
+            named = label_type(graph.labels) is SETS and graph.num_classes == y.shape[1]
+            texts = names = graph.class_names if named else tuple(map(str, self.classes_))
         else:
             self.classes_, labels = np.unique(y, return_inverse=True)
             names, left_out = class_names_of(y, self.classes_, graph, nodes)
@@ -611,8 +611,8 @@ class HopFeatures(TransformerMixin, BaseEstimator):
         else:
             graph = graph_of(self, before)
             check_prepared(graph, before.preparation)
-            known = before.num_features, before.feature_names, before.loop_weight
-            graph = aligned_graph(graph, *known)
+            trained = before.num_features, before.feature_names, before.loop_weight
+            graph = aligned_graph(graph, *trained)
         nodes, hops = as_nodes(nodes, graph), check_hops(self.hops)
         basis = find_basis(self.basis)
         basis = self.basis_ if basis.of_signal else basis
@@ -639,6 +639,7 @@ class HopFeatures(TransformerMixin, BaseEstimator):
 
 
 def _as_pair(validation: Any) -> tuple[Any, Any]:
+    """``validation`` as (nodes, y)."""
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise GraphError("validation is not a pair; pass validation=(nodes, y).")
     return validation[0], validation[1]
@@ -762,22 +763,23 @@ class AutoClassifier(NodeClassifier):
         self._keep(graph, best.history, best.epochs)
 
     def _hold_out(self, labelled: NodeSet, seed: int) -> tuple[NodeSet, NodeSet]:
-        """The nodes to train on, and those of every class that are held out."""
+        """The nodes to train on, and a part of every class that validates."""
         check_number("held_out", self.held_out, 0, 1, open_ends="lm")
         nodes, first = np.unique(labelled.nodes, return_index=True)  # a bootstrap has some twice
         labels = np.asarray(labelled.labels)[first]
         # several labels a node: there are no classes to keep even
         strata = labels if labels.ndim == 1 else np.zeros(len(nodes), np.int64)
-        generator, held = np.random.default_rng(seed), np.zeros(len(nodes), bool)
+        generator, validation = np.random.default_rng(seed), np.zeros(len(nodes), bool)
         for group in (np.flatnonzero(strata == c) for c in np.unique(strata)):
             count = min(len(group) - 1, max(1, round(self.held_out * len(group))))
-            held[generator.permutation(group)[:count]] = True
-        if not held.any():
+            validation[generator.permutation(group)[:count]] = True
+        if not validation.any():
             raise GraphError(
                 "y has only one node per class, so none can be held out; pass validation=(nodes, "
                 "y), or more nodes."
             )
-        return NodeSet(nodes[~held], labels[~held]), NodeSet(nodes[held], labels[held])
+        train, val = (NodeSet(nodes[part], labels[part]) for part in (~validation, validation))
+        return train, val
 
 
 @dataclass(repr=False, eq=False)
@@ -798,8 +800,8 @@ class _GraphEstimator(BaseEstimator):
     def _fit(self, graphs: Any, labels: np.ndarray, names: list[str] | None) -> None:
         data = load_graphs(graphs).with_labels(labels, names)
         data = data.with_split(Split(np.arange(len(data))))
-        own = {name: v for name in GRAPH_SETTINGS if (v := getattr(self, name)) is not None}
-        chosen: dict[str, Any] = {"folds": self.folds} | own | dict(self.options or {})
+        settings = {name: v for name in GRAPH_SETTINGS if (v := getattr(self, name)) is not None}
+        chosen: dict[str, Any] = {"folds": self.folds} | settings | dict(self.options or {})
         self.result_ = train_graphs(data, self.model, **chosen)
         self.model_ = self.result_.model
 
@@ -1016,8 +1018,8 @@ def graph_of(estimator: Any, model: TrainedModel | Graph | None = None) -> Graph
         except DatasetError:  # y are the labels, so nobody is asked what the table's own are
             if model is not None:
                 raise
-            kind = NUMBERS if isinstance(estimator, RegressorMixin) else CLASSES
-            graph = converted(source, prepare=model, task=kind.task)
+            type_ = NUMBERS if isinstance(estimator, RegressorMixin) else CLASSES
+            graph = converted(source, prepare=model, task=type_.task)
         if not isinstance(graph, Graph):
             raise GraphError(
                 f"graph has type {type(source).__name__}; pass a Graph (see hoplite.load), {KNOWN}."

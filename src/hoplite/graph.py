@@ -27,7 +27,7 @@ from hoplite.csr import (
 )
 from hoplite.errors import ConfigError, GraphError, nearest_hint, plural, some_of, warn
 from hoplite.formatting import Described, Description, Table, printable
-from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
+from hoplite.labels import CLASSES, UNKNOWN_LABEL, known_labels, label_type, relabelled
 
 if TYPE_CHECKING:
     from builtins import property as cached_property  # as NodeData has it
@@ -225,7 +225,7 @@ class Graph(Described):
         _check_names("feature_names", feature_names, features.shape[1], "feature column")
         _check_names("node_ids", node_ids, n, "node")
         _check_unique("node_ids", node_ids)
-        classes = range(kind_of(labels).count(labels)) if class_names is None else class_names
+        classes = range(label_type(labels).count(labels)) if class_names is None else class_names
         if isinstance(node_ids, np.ndarray):
             node_ids = node_ids.tolist()
         _check_relations(relations, n)
@@ -518,7 +518,7 @@ class Graph(Described):
     def _warn_about_untrained_classes(self) -> None:
         if not self.split.train.size:
             return
-        trained = kind_of(self.labels).held(self.labels[self.split.train])
+        trained = label_type(self.labels).present(self.labels[self.split.train])
         missing = np.setdiff1d(np.arange(self.num_classes), trained)
         if missing.size:
             names = some_of(repr(self.class_names[c]) for c in missing)
@@ -544,7 +544,7 @@ class Graph(Described):
         return self
 
     def __repr__(self) -> str:
-        kind = kind_of(self.labels)
+        kind = label_type(self.labels)
         what = f"classes={self.num_classes}" if kind is CLASSES else f"task={kind.task}"
         return (
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
@@ -553,9 +553,9 @@ class Graph(Described):
 
     def _describe(self) -> Description:
         """Its sizes, how it is connected, and how many nodes of each part have each class."""
-        weights, kind = self.adjacency.data, kind_of(self.labels)
+        weights, kind = self.adjacency.data, label_type(self.labels)
         alone = int((np.diff(self.adjacency.indptr) == 0).sum())
-        known = kind.known(self.labels)
+        known = kind.is_known(self.labels)
         edges, features = f"{self.num_edges:,}", f"{self.num_features:,}"
         if weights.size and weights.min() != weights.max():
             edges += f", weights from {weights.min():.3g} to {weights.max():.3g}"
@@ -585,7 +585,9 @@ class Graph(Described):
     def _label_table(self, labels: dict[str, np.ndarray]) -> list[Table]:
         """How many nodes of each part have each class; of numbers, how they are distributed."""
         if self.num_classes:
-            counts = [kind_of(self.labels).counts(own, self.num_classes) for own in labels.values()]
+            counts = [
+                label_type(self.labels).counts(own, self.num_classes) for own in labels.values()
+            ]
             rows = [
                 [name, *(f"{int(count[c]):,}" for count in counts if count is not None)]
                 for c, name in enumerate(self.class_names)
@@ -857,7 +859,7 @@ def _checked_labels(labels: Any, n: int, class_names: Sequence[str] | None) -> n
             f"labels has shape {labels.shape} but the graph has {plural(n, 'node')}; "
             "pass one label per node, -1 where unknown."
         )
-    return kind_of(labels).checked(labels, class_names)
+    return label_type(labels).checked(labels, class_names)
 
 
 def _check_split(split: Any, labels: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""The types of labels, which the array of all n nodes' labels determines.
+"""The types of labels, determined by the array of the labels of all n nodes.
 
 classification   int64 (n,)     the class of each node, -1 where unknown
 regression       float64 (n,)   its number, NaN where unknown
@@ -22,45 +22,50 @@ JOINT = "|"  # between the labels of one node
 MAX_NUMBER = 1e100  # larger ones overflow when squared and summed
 
 
-class LabelKind(ABC):
-    """One of the kinds; ``task`` is the user's word for learning such labels."""
+class LabelType(ABC):
+    """A type of labels; ``task`` is the name of the task that learns them."""
 
     task: ClassVar[str]
 
     @abstractmethod
     def fits(self, labels: np.ndarray) -> bool:
-        """Whether labels of this type and shape are meant to be of the kind."""
+        """Whether an array of this dtype and shape has labels of this type."""
 
     @abstractmethod
     def checked(self, labels: np.ndarray, names: Sequence[str] | None) -> np.ndarray:
-        """The labels as they are kept; GraphError if they contradict themselves."""
+        """The labels as a graph stores them; GraphError if they are inconsistent."""
 
     @abstractmethod
-    def known(self, labels: np.ndarray) -> np.ndarray:
+    def is_known(self, labels: np.ndarray) -> np.ndarray:
         """Which nodes have a label: bool (n,)."""
 
     @abstractmethod
     def count(self, labels: np.ndarray) -> int:
-        """How many names they need."""
-
-    @abstractmethod
-    def held(self, labels: np.ndarray) -> np.ndarray:
-        """The numbers of the names that these known labels have, each once."""
+        """The number of class names that the labels need."""
 
     @abstractmethod
     def text(self, label: np.ndarray, names: Sequence[str]) -> str | float:
-        """What one known label says."""
+        """A known label as text, or as a number."""
 
     @abstractmethod
     def unknown(self, nodes: int, count: int) -> np.ndarray:
-        """Labels of so many nodes that are all unknown, for so many names."""
+        """Unknown labels of ``nodes`` nodes, for ``count`` class names."""
 
     @abstractmethod
     def moved(self, labels: np.ndarray, names: Sequence[str], to: Sequence[str]) -> np.ndarray:
-        """The labels for the names ``to`` instead; what is not among them is unknown."""
+        """The labels with the numbers of the names ``to``; other names become unknown."""
+
+    def present(self, labels: np.ndarray) -> np.ndarray:
+        """The numbers of the classes that these known labels have, each once.
+
+        >>> CLASSES.present(np.array([2, 0, 2])).tolist(), NUMBERS.present(np.array([2.5])).tolist()
+        ([0, 2], [])
+        """
+        counts = self.counts(labels, self.count(labels))
+        return np.flatnonzero([] if counts is None else counts)
 
     def counts(self, labels: np.ndarray, count: int) -> np.ndarray | None:
-        """How many of these known labels have each of ``count`` names; None if they have none.
+        """How many of these known labels have each of ``count`` classes; None without classes.
 
         >>> CLASSES.counts(np.array([1, 1]), 3).tolist(), NUMBERS.counts(np.array([2.5]), 0)
         ([0, 2, 0], None)
@@ -70,15 +75,17 @@ class LabelKind(ABC):
         return np.bincount(labels, minlength=count) if labels.ndim == 1 else labels.sum(axis=0)
 
     def groups(self, labels: np.ndarray) -> np.ndarray:
-        """(n,) what a split deals out evenly, -1 where unknown: all alike unless there are classes.
+        """The group of each node (n,) that a split divides evenly, -1 where unknown.
+
+        Classes are groups; otherwise all nodes are in one.
 
         >>> NUMBERS.groups(np.array([2.5, np.nan])).tolist()
         [0, -1]
         """
-        return np.where(self.known(labels), 0, UNKNOWN_LABEL)
+        return np.where(self.is_known(labels), 0, UNKNOWN_LABEL)
 
 
-class Classes(LabelKind):
+class Classes(LabelType):
     task = "classification"
 
     def fits(self, labels: np.ndarray) -> bool:
@@ -100,14 +107,11 @@ class Classes(LabelKind):
             )
         return labels
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
+    def is_known(self, labels: np.ndarray) -> np.ndarray:
         return labels >= 0
 
     def count(self, labels: np.ndarray) -> int:
         return int(labels.max(initial=-1)) + 1
-
-    def held(self, labels: np.ndarray) -> np.ndarray:
-        return np.unique(labels)
 
     def text(self, label: np.ndarray, names: Sequence[str]) -> str:
         return str(names[int(label)])
@@ -117,15 +121,14 @@ class Classes(LabelKind):
 
     def moved(self, labels: np.ndarray, names: Sequence[str], to: Sequence[str]) -> np.ndarray:
         place = {name: i for i, name in enumerate(to)}
-        return np.array([*[place.get(name, UNKNOWN_LABEL) for name in names], UNKNOWN_LABEL])[
-            labels
-        ]
+        codes = [place.get(name, UNKNOWN_LABEL) for name in names]
+        return np.array([*codes, UNKNOWN_LABEL])[labels]
 
     def groups(self, labels: np.ndarray) -> np.ndarray:
         return labels
 
 
-class Numbers(LabelKind):
+class Numbers(LabelType):
     task = "regression"
 
     def fits(self, labels: np.ndarray) -> bool:
@@ -150,14 +153,11 @@ class Numbers(LabelKind):
             )
         return labels
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
+    def is_known(self, labels: np.ndarray) -> np.ndarray:
         return ~np.isnan(labels)
 
     def count(self, labels: np.ndarray) -> int:
         return 0
-
-    def held(self, labels: np.ndarray) -> np.ndarray:
-        return np.empty(0, np.int64)
 
     def text(self, label: np.ndarray, names: Sequence[str]) -> float:
         return float(label)
@@ -169,7 +169,7 @@ class Numbers(LabelKind):
         return labels
 
 
-class Sets(LabelKind):
+class Sets(LabelType):
     task = "multilabel"
 
     def fits(self, labels: np.ndarray) -> bool:
@@ -197,22 +197,19 @@ class Sets(LabelKind):
                 "in every column for a node whose labels are unknown."
             )
         gaps = labels == UNKNOWN_LABEL
-        some = np.flatnonzero(gaps.any(axis=1) & ~gaps.all(axis=1))
-        if some.size:
+        partial = np.flatnonzero(gaps.any(axis=1) & ~gaps.all(axis=1))
+        if partial.size:
             raise GraphError(
-                f"labels are unknown in some columns of {plural(some.size, 'node')} (first: "
-                f"{some[0]}); each row must be all 0 or 1, or all -1."
+                f"labels are unknown in some columns of {plural(partial.size, 'node')} (first: "
+                f"{partial[0]}); each row must be all 0 or 1, or all -1."
             )
         return np.ascontiguousarray(labels, np.int8)
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
+    def is_known(self, labels: np.ndarray) -> np.ndarray:
         return labels[:, 0] != UNKNOWN_LABEL
 
     def count(self, labels: np.ndarray) -> int:
         return labels.shape[1]
-
-    def held(self, labels: np.ndarray) -> np.ndarray:
-        return np.flatnonzero((labels == 1).any(axis=0))
 
     def text(self, label: np.ndarray, names: Sequence[str]) -> str:
         return JOINT.join(str(names[c]) for c in np.flatnonzero(label == 1).tolist()) or JOINT
@@ -222,7 +219,7 @@ class Sets(LabelKind):
 
     def moved(self, labels: np.ndarray, names: Sequence[str], to: Sequence[str]) -> np.ndarray:
         place = {name: i for i, name in enumerate(names)}
-        none = np.where(self.known(labels), 0, UNKNOWN_LABEL).astype(np.int8)
+        none = np.where(self.is_known(labels), 0, UNKNOWN_LABEL).astype(np.int8)
         return np.column_stack([labels[:, place[name]] if name in place else none for name in to])
 
 
@@ -235,15 +232,15 @@ def check_task(task: str | None) -> str:
     return AUTO if task is None else check_choice("task", task, TASK_WORDS)
 
 
-def kind_of(labels: np.ndarray) -> LabelKind:
-    """The kind of ``labels``; GraphError if they are of none.
+def label_type(labels: np.ndarray) -> LabelType:
+    """The type of ``labels``; GraphError if there is none.
 
-    >>> kind_of(np.array([0.5, 2.0])).task
+    >>> label_type(np.array([0.5, 2.0])).task
     'regression'
     """
-    for kind in KINDS:
-        if kind.fits(labels):
-            return kind
+    for type_ in KINDS:
+        if type_.fits(labels):
+            return type_
     raise GraphError(
         f"labels have type {labels.dtype} and shape {labels.shape}; pass an integer class for each "
         "node (-1 where unknown; pandas.factorize makes integers of names), a number (NaN where "
@@ -257,11 +254,11 @@ def known_labels(labels: np.ndarray) -> np.ndarray:
     >>> known_labels(np.array([[1, 0], [-1, -1]])).tolist()
     [True, False]
     """
-    return kind_of(labels).known(labels)
+    return label_type(labels).is_known(labels)
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names, those that were there before with a number: a graph may have one twice.
+    """The names, with a number after each repetition: a graph may have a name twice.
 
     >>> distinct(["a", "b", "a"])
     ['a', 'b', 'a (2)']
@@ -295,20 +292,21 @@ def as_sets(texts: Sequence[str], names: Sequence[str]) -> np.ndarray:
 def relabelled(
     labels: np.ndarray, names: Sequence[str], task: str | None
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels and names as ``task``, one of :data:`TASK_WORDS`, needs them; GraphError if none.
+    """Labels and names for ``task``, one of :data:`TASK_WORDS`; GraphError if they do not fit it.
 
-    Classes whose names are numbers are numbers, and such whose names join others are several.
+    For regression, the names of classes must be numbers. For several labels per node, names are
+    split at ``|``.
 
     >>> relabelled(np.array([1, 0, -1]), ["2.5", "7"], "regression")[0].tolist()
     [7.0, 2.5, nan]
     >>> relabelled(np.array([7.0, np.nan]), [], "classification")
     (array([ 0, -1]), ('7',))
     """
-    kind = kind_of(labels)
-    if check_task(task) in (AUTO, kind.task):
+    type_ = label_type(labels)
+    if check_task(task) in (AUTO, type_.task):
         return labels, tuple(names)
-    known = kind.known(labels)
-    if kind is CLASSES and task == NUMBERS.task:
+    known = type_.is_known(labels)
+    if type_ is CLASSES and task == NUMBERS.task:
         odd = [name for name in names if not is_numeral(name)]
         if odd:
             use = option_name("task", CLASSES.task)
@@ -317,17 +315,17 @@ def relabelled(
                 f"{plural(len(names), 'class')} ({some_of(odd, 3)}); use {use} to predict them."
             )
         return np.array([*map(float, names), np.nan])[labels], ()
-    if kind is NUMBERS and task == CLASSES.task:
+    if type_ is NUMBERS and task == CLASSES.task:
         values, codes = np.unique(labels[known], return_inverse=True)
         classes = np.full(len(labels), UNKNOWN_LABEL)
         classes[known] = codes
         return classes, tuple(str(int(v) if v == np.round(v) else v) for v in values)
-    if kind is CLASSES:
+    if type_ is CLASSES:
         single = tuple(dict.fromkeys(itertools.chain.from_iterable(label_sets(names))))
         if single:
             return as_sets(names, single)[labels], single
     raise GraphError(
-        f"task is {task!r}, but these are labels for {kind.task}; pass other labels, or leave "
+        f"task is {task!r}, but these are labels for {type_.task}; pass other labels, or leave "
         "task out."
     )
 

@@ -81,16 +81,17 @@ def predictions(
     first = next(pieces)
     ids, names = data.node_ids, class_columns(model.class_names)
     parts, whole = _split_parts(model, data), ids is None or all_integers(ids)
+    id_type = np.int64 if whole else object
     edges, pairs = data.adjacency_rows, model.task.exclusive and len(names) > 1
-    wanted = np.full(data.num_nodes, nodes is None)
+    included = np.full(data.num_nodes, nodes is None)
     if nodes is not None:
-        wanted[nodes] = True
+        included[nodes] = True
     if unlabelled:
-        wanted &= ~known_labels(data.labels)
+        included &= ~known_labels(data.labels)
 
     def columns(nodes: range, logits: np.ndarray) -> Columns:
-        own = nodes if ids is None else ids[nodes.start : nodes.stop]
-        table = {"id": np.array(own, np.int64) if whole else np.array([*map(str, own)], object)}
+        batch_ids = nodes if ids is None else ids[nodes.start : nodes.stop]
+        table = {"id": np.array([*map(int if whole else str, batch_ids)], id_type)}
         table |= model.task.columns(logits, model.class_names)
         if pairs:
             table |= _runners_up(model, logits)
@@ -102,8 +103,8 @@ def predictions(
             table["split"] = np.array([*PARTS, None])[parts[nodes.start : nodes.stop]]
         if proba:
             table |= dict(zip(names, model.task.link(logits).T, strict=True))
-        kept = wanted[nodes.start : nodes.stop]
-        return table if kept.all() else {name: cells[kept] for name, cells in table.items()}
+        rows = included[nodes.start : nodes.stop]
+        return table if rows.all() else {name: cells[rows] for name, cells in table.items()}
 
     def batches() -> Iterator[Columns]:
         with watched(progress, steps_bar, f"predict {data.name}") as report:
@@ -278,13 +279,13 @@ def _runners_up(model: TrainedModel, logits: np.ndarray) -> Columns:
 
 
 def _split_parts(model: TrainedModel, data: NodeData) -> np.ndarray | None:
-    """The number of each node's part; None if the split is none that anybody knows of.
+    """The number of each node's part; None if the split is not to be shown.
 
-    One that was drawn for the data, as its note says, is known if the training had the same.
+    A split that was drawn is shown only if the model was trained with the same one.
     """
     split, facts = data.split, split_facts(data.split)
-    known = split.seed is None or model.training.get(SPLIT, facts) == facts
-    if not known or not any(split.sizes().values()):
+    same = split.seed is None or model.training.get(SPLIT, facts) == facts
+    if not same or not any(split.sizes().values()):
         return None
     numbers = np.full(data.num_nodes, len(PARTS), np.int8)
     for number, part in enumerate(PARTS):

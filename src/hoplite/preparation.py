@@ -244,13 +244,13 @@ class PreparedColumn(msgspec.Struct, frozen=True, tag_field="kind", omit_default
 
     name: str
 
-    kind: ClassVar[str]  # the word for the type of its cells
+    type_name: ClassVar[str]  # the word for the type of its cells
     width: ClassVar[int] = 1  # numbers in a cell
     values: ClassVar[tuple[str, ...]] = ()
     other: ClassVar[bool] = False
     categories: ClassVar[Sequence[str]] = ()  # values that have a feature each
     fill: ClassVar[tuple[float, ...]] = ()
-    usual: ClassVar[tuple[float, ...]] = ()
+    default_fill: ClassVar[tuple[float, ...]] = ()
     centre: ClassVar[tuple[float, ...]] = ()
     low: ClassVar[tuple[float, ...]] = ()
     high: ClassVar[tuple[float, ...]] = ()
@@ -296,7 +296,7 @@ class PreparedColumn(msgspec.Struct, frozen=True, tag_field="kind", omit_default
         """
         return feature
 
-    def shown(self, value: float) -> float | str | None:
+    def to_cell(self, value: float) -> float | str | None:
         """The number as the cell shows it: a date, true or false; None if it is not a date."""
         return value
 
@@ -315,7 +315,7 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
     ['age', 'age=(missing)']
     """
 
-    kind = "number"
+    type_name = "number"
     centre: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
     log: bool = False
@@ -357,7 +357,7 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
         """
         gaps = np.isnan(cells)
         if gaps.any():
-            cells = np.where(gaps, np.array(self.fill or self.usual), cells)
+            cells = np.where(gaps, np.array(self.fill or self.default_fill), cells)
         with np.errstate(over="ignore"):
             if self.centre:
                 cells = (squeezed(cells) if self.log else cells) - np.array(self.centre)
@@ -366,7 +366,7 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
         return np.column_stack([features, gaps.any(axis=1)]) if self.fill else features
 
     @property
-    def usual(self) -> tuple[float, ...]:
+    def default_fill(self) -> tuple[float, ...]:
         """What stands for a gap in a column that had none: its centre, in the unit of the cells."""
         centre = self.centre or (0.0,) * self.width
         return tuple(stretched(np.array(centre)).tolist()) if self.log else centre
@@ -377,8 +377,8 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
         if self.fill and features[self.width]:
             return MISSING_CELL
         value = self.value(float(features[place]), place)
-        shown = self.shown(value)
-        return float(f"{value:.{DIGITS}g}") if shown is None or shown == value else shown
+        cell = self.to_cell(value)
+        return float(f"{value:.{DIGITS}g}") if cell is None or cell == value else cell
 
     def value(self, feature: float, place: int) -> float:
         if not self.centre:
@@ -387,17 +387,17 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
             number = np.float64(feature) * self.scale[place] + self.centre[place]
         return float(stretched(np.array(number)) if self.log else number)
 
-    def shown(self, value: float) -> float | str | None:
+    def to_cell(self, value: float) -> float | str | None:
         return ("true" if value else "false") if self.truth and value in (0, 1) else value
 
 
 class DateColumn(NumberColumn, frozen=True, tag="date"):
     """A date: days since 1970-01-01. ``first`` is what 03/04/2024 begins with, if known."""
 
-    kind, step = "date", 1
+    type_name, step = "date", 1
     first: Literal["", "day", "month"] = ""
 
-    def shown(self, value: float) -> float | str | None:
+    def to_cell(self, value: float) -> float | str | None:
         try:
             return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=round(value)))
         except (OverflowError, ValueError):
@@ -407,13 +407,13 @@ class DateColumn(NumberColumn, frozen=True, tag="date"):
 class TimeColumn(NumberColumn, frozen=True, tag="time"):
     """A time of day or a duration: seconds."""
 
-    kind = "time"
+    type_name = "time"
 
 
 class ListColumn(NumberColumn, frozen=True, tag="list"):
     """A list of ``width`` numbers: a feature each, called ``column[0]``, ``column[1]``, ..."""
 
-    kind = "list"
+    type_name = "list"
     width: int = 1
 
     def _own_names(self) -> list[str]:
@@ -428,7 +428,7 @@ class TextColumn(PreparedColumn, frozen=True, tag="text"):
     [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     """
 
-    kind = "text"
+    type_name = "text"
     values: tuple[str, ...] = ()
     other: bool = False
 
@@ -450,8 +450,8 @@ class TextColumn(PreparedColumn, frozen=True, tag="text"):
         places = [-1 if cell is None else place.get(cell, rest) for cell in cells.tolist()]
         columns = np.array(places, np.int64)
         features = np.zeros((len(cells), len(self.categories)), np.float32)
-        known = np.flatnonzero(columns >= 0)
-        features[known, columns[known]] = 1
+        filled = np.flatnonzero(columns >= 0)
+        features[filled, columns[filled]] = 1
         return features
 
 
@@ -472,7 +472,7 @@ class WordsColumn(PreparedColumn, frozen=True, tag="words"):
     ['about: "graph"', 'about: "library"']
     """
 
-    kind = "text"
+    type_name = "text"
     terms: tuple[str, ...] = ()
     idf: tuple[float, ...] = ()
 
@@ -582,8 +582,8 @@ class Preparation:
         cells: list[float | str] = []
         for column in self.fitted:
             width = len(column.names())
-            own = row[len(cells) : len(cells) + width]
-            cells += [column.original(own, place) for place in range(width)]
+            features = row[len(cells) : len(cells) + width]
+            cells += [column.original(features, place) for place in range(width)]
         return [*cells, *row[len(cells) :].tolist()]
 
     def summary(self, added: Sequence[str] = ()) -> str:
@@ -606,7 +606,7 @@ class Preparation:
         plain = [column for column in numbers if not column.centre]
         filled = sum(bool(column.fill) for column in self.fitted)
         how = "" if self.options.scale == "standard" else f" ({self.options.scale})"
-        shown = {
+        parts = {
             f"{_kinds(scaled)} scaled{how}": len(scaled),
             f"{_kinds(plain)} as {'it is' if len(plain) == 1 else 'they are'}": len(plain),
             f"gaps in {plural(filled, 'column')} filled": filled,
@@ -615,14 +615,14 @@ class Preparation:
             f"words of {column.name!r} as TF-IDF ({plural(len(column.terms), 'term')})": 1
             for column in words
         }
-        text = ", ".join(text for text, count in shown.items() if count) + more
+        text = ", ".join(text for text, count in parts.items() if count) + more
         return (text.removeprefix(", ") + left).removeprefix(". ")
 
 
 def _kinds(columns: Sequence[PreparedColumn]) -> str:
     """How many there are of each kind: ``2 numeric columns and 1 date column``."""
-    counts = Counter(column.kind for column in columns)
-    kinds = dict.fromkeys(type_.kind for type_ in COLUMN_TYPES)
+    counts = Counter(column.type_name for column in columns)
+    kinds = dict.fromkeys(type_.type_name for type_ in COLUMN_TYPES)
     names = {kind: f"{kind.replace('number', 'numeric')} column" for kind in kinds}
     return listing([plural(counts[kind], names[kind]) for kind in kinds if counts[kind]] or [""])
 
@@ -669,5 +669,7 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     if fixed:
         raise ConfigError(f"{fixed[0]} is determined by the trained model; leave it out.")
     # a query comes from the user, never from a model file, which may be untrusted
-    own = {"nodes": "", "edges": ""} | chosen | fixed_task
-    return dataclasses.replace(preparation, options=dataclasses.replace(preparation.options, **own))
+    overrides = {"nodes": "", "edges": ""} | chosen | fixed_task
+    return dataclasses.replace(
+        preparation, options=dataclasses.replace(preparation.options, **overrides)
+    )

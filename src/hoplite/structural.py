@@ -104,11 +104,13 @@ def with_log_degree(graph: Graph, names: Sequence[str] = ()) -> Graph:
     >>> with_log_degree(g).feature_names, with_log_degree(g).features[1].round(2).tolist()
     (('x0', 'log degree', 'log weighted degree'), [0.0, 1.1, 1.1])
     """
-    own, rows = graph.feature_names or (), graph.adjacency
-    if LOG_DEGREE in own:
+    existing, rows = graph.feature_names or (), graph.adjacency
+    if LOG_DEGREE in existing:
         return graph
     weighted = bool((rows.data != rows.data[:1]).any())
-    names = names or (LOG_DEGREES if weighted and LOG_DEGREES[-1] not in own else LOG_DEGREES[:1])
+    names = names or (
+        LOG_DEGREES if weighted and LOG_DEGREES[-1] not in existing else LOG_DEGREES[:1]
+    )
     degrees = np.diff(rows.indptr), np.asarray(rows.sum(axis=1), np.float64) / graph.loop_weight
     columns = np.log1p(np.column_stack(degrees[: len(names)])).astype(np.float32)
     return _with_columns(graph, [columns], tuple(names))
@@ -136,9 +138,9 @@ def log_degrees(names: Sequence[str] | None, preparation: Preparation | None) ->
     >>> log_degrees(["age", "log degree"], None), log_degrees(["age"], None)
     (('log degree',), ())
     """
-    known = tuple(names or ())
-    computed = known[0 if preparation is None else len(preparation.names) :]
-    if structural_count(known) is None:
+    all_names = tuple(names or ())
+    computed = all_names[0 if preparation is None else len(preparation.names) :]
+    if structural_count(all_names) is None:
         for count in (2, 1):
             if computed[-count:] == LOG_DEGREES[:count]:
                 return LOG_DEGREES[:count]
@@ -158,14 +160,14 @@ def made_of_edges(names: Sequence[str] | None, preparation: Preparation | None) 
 
 
 def _with_columns(graph: Graph, added: Sequence[Any], names: tuple[str, ...]) -> Graph:
-    """``graph`` with these features behind its own; sparse if any of them are."""
-    own = graph.feature_names or tuple(f"x{j}" for j in range(graph.num_features))
+    """``graph`` with these features after its own; sparse if any of them are."""
+    existing = graph.feature_names or tuple(f"x{j}" for j in range(graph.num_features))
     blocks: list[Any] = [graph.features, *added] if graph.num_features else [*added]
     if any(map(sp.issparse, blocks)):
         features = sp.hstack([sp.csr_array(block) for block in blocks], format="csr")
     else:
         features = np.hstack(blocks)
-    return graph.with_features(features, (*own, *names), preparation=graph.preparation)
+    return graph.with_features(features, (*existing, *names), preparation=graph.preparation)
 
 
 def structural_count(names: Sequence[str] | None) -> int | None:
@@ -174,9 +176,9 @@ def structural_count(names: Sequence[str] | None) -> int | None:
     >>> structural_count(["age", *structural_names(3)]), structural_count(["age"])
     (3, None)
     """
-    known = tuple(names or ())
-    count = len(known) - 1 - known.index(NAMES[-1]) if NAMES[-1] in known else -1
-    return count if count >= 0 and known[-2 - count :] == structural_names(count) else None
+    all_names = tuple(names or ())
+    count = len(all_names) - 1 - all_names.index(NAMES[-1]) if NAMES[-1] in all_names else -1
+    return count if count >= 0 and all_names[-2 - count :] == structural_names(count) else None
 
 
 def count_of_model(model: Any) -> int | None:
@@ -320,8 +322,8 @@ def _words(relation: str) -> str:
     """What a link of ``relation`` is called, with a place for the node's id."""
     if relation in (OUT, IN):
         return f"{TO if relation == OUT else FROM} {{}}"
-    shown = relation.replace("{", "{{").replace("}", "}}")
-    return f"{TO} {{}} ({shown})"
+    title = relation.replace("{", "{{").replace("}", "}}")
+    return f"{TO} {{}} ({title})"
 
 
 def _mean_length(features: Any) -> float:
@@ -336,10 +338,7 @@ def _mean_length(features: Any) -> float:
 
 def _unit_rows(adjacency: sp.csr_array) -> sp.csr_array:
     """Every row divided by its length, in float64."""
-    rows = sp.csr_array(adjacency, dtype=np.float64, copy=True)
-    counts = np.diff(rows.indptr)
-    largest = abs(rows).max(axis=1).toarray().ravel()  # so that no square over- or underflows
-    rows.data /= np.repeat(np.where(largest > 0, largest, 1.0), counts)
-    lengths = np.sqrt(rows.multiply(rows).sum(axis=1))
-    rows.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), counts)
-    return rows
+    from sklearn.preprocessing import normalize
+
+    rows = sp.csr_array(adjacency, dtype=np.float64)
+    return normalize(normalize(rows, "max"), "l2")  # first the maximum: no square overflows

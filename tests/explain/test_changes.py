@@ -128,7 +128,7 @@ def test_cells_of_a_table(tables, tmp_path):
                 before = None
             else:
                 column = next(c for c in model.preparation.fitted if c.name == name)
-                start = (column.fill or column.usual)[0] if cell is None else cell
+                start = (column.fill or column.default_fill)[0] if cell is None else cell
                 before = start + 0.99 * (to - start) if flip.side != "equal" else None
             assert class_at(node, name, to) == flip.becomes != predicted
             known = [one for one in made[name].to_pylist() if one is not None]

@@ -180,7 +180,7 @@ def test_a_day_above_12_shows_the_order_of_dates(tmp_path):
         graph = hoplite.load(tables)
         (login, _), row = graph.preparation.fitted, graph.feature_rows(1, 2)[0]
         second = "2024-04-02" if name == "day" else "2024-02-04"
-        assert login.shown(login.value(row[0], 0)) == second
+        assert login.to_cell(login.value(row[0], 0)) == second
         (tables / "nodes.csv").write_text("id,login,x\nn0,02/04/2024,1\nn1,02/04/2024,2\n")
         (tables / "edges.csv").write_text("source,target\nn0,n1\n")
         assert hoplite.load(tables, prepare=graph).feature_rows(0, 1)[0, 0] == row[0]

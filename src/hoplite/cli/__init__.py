@@ -53,8 +53,8 @@ for panel, commands in COMMANDS.items():
         app.command(cls=Command, rich_help_panel=panel)(command)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         from hoplite.machine import VERSION
 
         typer.echo(f"hoplite {VERSION}")

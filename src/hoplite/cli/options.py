@@ -260,8 +260,8 @@ def _reading_parameters(
     for name in tables:
         field = TableOptions.__dataclass_fields__[name]
         type_ = type(field.default) if isinstance(field.default, int) else str
-        shown, text = field.metadata["shown"], field.metadata["help"]
-        default = str(shown) if shown else False
+        default_text, text = field.metadata["shown"], field.metadata["help"]
+        default = str(default_text) if default_text else False
         if trained and name not in ("nodes", "edges"):
             default = "as in training"
         parameters.append(_field_parameter(field, type_, "Tables", help=text, show_default=default))
@@ -296,8 +296,8 @@ def _help(field: Field[Any], models: Sequence[str]) -> str:
         return field.metadata["help"]
     meanings: dict[str, list[str]] = {}
     for model in models:
-        own = MODELS[model].Settings.__dataclass_fields__.get(field.name, field)
-        meanings.setdefault(own.metadata["help"].rstrip("."), []).append(model)
+        setting = MODELS[model].Settings.__dataclass_fields__.get(field.name, field)
+        meanings.setdefault(setting.metadata["help"].rstrip("."), []).append(model)
     return ". ".join(f"{text} ({', '.join(names)})" for text, names in meanings.items()) + "."
 
 

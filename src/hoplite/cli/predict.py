@@ -94,8 +94,8 @@ def predict(
     if of_graphs and add:
         raise ConfigError("requires a node model; pass new graphs as DATASET.", "add")
     if add:
-        known = options.without_none(reading)
-        data, new = open_extended(dataset, *add, prepare=model, **known)
+        chosen = options.without_none(reading)
+        data, new = open_extended(dataset, *add, prepare=model, **chosen)
     else:
         model, data = graphs.open_data(model_dir, model, dataset, reading)
     tally = Tally(classes=model.task.has_classes)

@@ -130,11 +130,11 @@ def train(
     _report(result, choice, out, following, overwrite=overwrite, json=json)
 
 
-def _print_notes(kind: type[Model], settings: dict[str, Any]) -> None:
+def _print_notes(family: type[Model], settings: dict[str, Any]) -> None:
     """On options that change more than they say, or nothing."""
-    for name in sorted(settings.keys() - kind.settings()):  # others than the defaults are errors
-        console.print_note(f"note: {option_name(name)} has no effect: {kind.name} has no {name}.")
-    if note := switch_note(kind, settings):
+    for name in sorted(settings.keys() - family.settings()):  # others than the defaults are errors
+        console.print_note(f"note: {option_name(name)} has no effect: {family.name} has no {name}.")
+    if note := switch_note(family, settings):
         console.print_note(f"note: {note}")
 
 

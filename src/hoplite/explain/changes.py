@@ -113,7 +113,7 @@ class Cell:
             if not gap:
                 after[self.start + self._category(value)] = 1.0
             return after
-        cells = np.array(column.fill or column.usual, np.float64)
+        cells = np.array(column.fill or column.default_fill, np.float64)
         cells[self.place] = math.nan if gap else self._number(value)
         prepared = column.prepared(cells[None])[0]
         large = abs(cells[self.place]) > MAX_NUMBER  # a logarithm may still be finite
@@ -294,7 +294,7 @@ class _Present:
             outputs = outputs - self.slopes[cell.missing]
         if flag:
             others = np.setdiff1d([0.0, 1.0], [] if now is None else [x])
-            values = [column.shown(other) for other in others.tolist()]
+            values = [column.to_cell(other) for other in others.tolist()]
             return self._strongest(cell, now, values, outputs + (others[:, None] - x) * slope)
         p = self._predicted
         if outputs.argmax() != p:  # any number will do, and so the usual one
@@ -309,7 +309,7 @@ class _Present:
         border, here = (column.value(at, cell.place) for at in (x + change[other], x))
         fallback = None  # where a third class is ahead already, as days are no finer
         for digits in DIGITS if np.isfinite(border) else ():
-            to = column.shown(_beyond(border, here, up, column.step, digits))
+            to = column.to_cell(_beyond(border, here, up, column.step, digits))
             after = None if to is None else self._outputs_at(cell, to)
             if after is not None:
                 flip = self._flip(cell, now, to, "above" if up else "below", after)

@@ -40,7 +40,7 @@ from hoplite.errors import (
 )
 from hoplite.explain.summary import Output
 from hoplite.graph import Graph, NodeData, StoredHops
-from hoplite.labels import kind_of
+from hoplite.labels import label_type
 from hoplite.machine import format_bytes, release_memory, used_memory
 from hoplite.models import LinearModel, ModelConfig, Weights, build_model
 from hoplite.models.alignment import in_columns
@@ -459,8 +459,8 @@ def outputs_of(task: Task, names: Sequence[str], logits: np.ndarray) -> list[Out
 
 def label_text(data: NodeData, node: int) -> str | None:
     """The name of the true class of a node, or its number; None if it is not known."""
-    kind, label = kind_of(data.labels), data.labels[node : node + 1]
-    return str(kind.text(label[0], data.class_names)) if kind.known(label)[0] else None
+    kind, label = label_type(data.labels), data.labels[node : node + 1]
+    return str(kind.text(label[0], data.class_names)) if kind.is_known(label)[0] else None
 
 
 def class_index(argument: str, names: Sequence[str], value: Any) -> int:

@@ -23,7 +23,7 @@ from hoplite.errors import GraphError, nearest_hint, plural
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.graph import Graph, Split
 from hoplite.io.array_files import NpyRows
-from hoplite.labels import kind_of, known_labels
+from hoplite.labels import known_labels, label_type
 from hoplite.preparation import Preparation
 
 COLUMNS = ("num_features", "feature_names", "preparation")  # alike in all graphs of a set
@@ -374,7 +374,7 @@ class GraphSet(Described):
         return dataclasses.replace(self, labels=table.labels, class_names=names)
 
     def __repr__(self) -> str:
-        kind = kind_of(self.table.labels)
+        kind = label_type(self.table.labels)
         what = f"classes={len(self.class_names or ())}"
         return (
             f"GraphSet(graphs={len(self)}, nodes={self.num_nodes}, "

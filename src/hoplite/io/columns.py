@@ -249,7 +249,7 @@ def trained_cells(
     work: Workspace, table: Table, columns: Sequence[PreparedColumn]
 ) -> dict[str, Cells]:
     """The cells of the columns that a model was trained with; DatasetError if they differ."""
-    typed = {c.name: typed_cells(table, c.name) for c in columns if c.kind != "text"}
+    typed = {c.name: typed_cells(table, c.name) for c in columns if c.type_name != "text"}
     texts = {
         column.name: [
             cells
@@ -263,7 +263,7 @@ def trained_cells(
     result: dict[str, Cells] = {}
     for column in columns:
         name, type_ = column.name, table.types[column.name]
-        trained = f"but the model was trained with a {column.kind}"
+        trained = f"but the model was trained with a {column.type_name}"
         cells = typed.get(name)
         if isinstance(column, TextColumn | WordsColumn):
             result[name] = Cells(type(column), label_sql(table, name))
@@ -271,7 +271,7 @@ def trained_cells(
             result[name] = spelled[name][0]
         elif cells is None:
             raise _misspelled(work, table, column, texts[name], trained)
-        elif cells.type is not type(column) and (type_ != '"NULL"' or column.kind == "list"):
+        elif cells.type is not type(column) and (type_ != '"NULL"' or column.type_name == "list"):
             raise DatasetError(
                 f"column {name!r} of {table.label} has type {type_} {trained}; use the same type "
                 "as in training."
@@ -789,8 +789,8 @@ def check_trained_columns(
     for column in trained:
         if column.name not in columns:
             raise DatasetError(
-                f"{table.label} has no column {column.name!r} (a {column.kind}), which the model "
-                f"was trained with; add it.{nearest_hint(column.name, columns)}"
+                f"{table.label} has no column {column.name!r} (a {column.type_name}), which the "
+                f"model was trained with; add it.{nearest_hint(column.name, columns)}"
             )
     others = [name for name in columns if name not in {column.name for column in trained}]
     if others:

@@ -30,7 +30,7 @@ from hoplite.graph import PARTS, Graph, Split, relations_of
 from hoplite.io.sources import STEMS, Workspace, frame_table, is_frame
 from hoplite.io.splits import masked_split, stratified_split
 from hoplite.io.tables import Reading, graph_of, require_columns, sorted_classes
-from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, kind_of, known_labels
+from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, known_labels, label_type
 from hoplite.machine import find, quiet
 from hoplite.preparation import TableOptions, refuse_options
 from hoplite.structural import count_of_model, link_of_model, with_structural
@@ -581,8 +581,8 @@ def to_networkx(graph: Graph) -> Any:
     names = graph.feature_names or [f"x{j}" for j in range(graph.num_features)]
     for node, row in enumerate(graph.feature_rows(0, graph.num_nodes).tolist()):
         converted.nodes[node].update(zip(names, row, strict=True))
-    type_ = kind_of(graph.labels)
-    for i in np.flatnonzero(type_.known(graph.labels)):
+    type_ = label_type(graph.labels)
+    for i in np.flatnonzero(type_.is_known(graph.labels)):
         converted.nodes[i]["label"] = type_.text(graph.labels[i], graph.class_names)
     for part in graph.split.sizes():
         for i in getattr(graph.split, part):

@@ -31,7 +31,7 @@ from hoplite.io.sources import (
     table_files,
 )
 from hoplite.io.tables import EdgeTable, NodeTable, Reading, insert_ids
-from hoplite.labels import kind_of, known_labels
+from hoplite.labels import known_labels, label_type
 from hoplite.preparation import TableOptions, chosen_preparation
 from hoplite.structural import (
     links_among,
@@ -213,7 +213,7 @@ class NewTables:
         """The two tables; a missing one has all columns and no rows."""
         options, columns = self._chosen.options, self._chosen.fitted
         none = {
-            "nodes": {column.name: CELLS.get(column.kind, "DOUBLE") for column in columns}
+            "nodes": {column.name: CELLS.get(column.type_name, "DOUBLE") for column in columns}
             | {options.id: "BIGINT"},  # so that 7 is a number next to others
             "edges": dict.fromkeys(options.edge_columns, "VARCHAR"),
         }
@@ -257,7 +257,7 @@ class NewTables:
         weight, n = chosen.options.weight, data.num_nodes
         with self._opened() as (work, nodes, edges):
             old = range(n) if data.node_ids is None else data.node_ids
-            task = kind_of(data.labels).task
+            task = label_type(data.labels).task
             table = NodeTable(work, nodes, edges, Reading(chosen), old=old, task=task)
             count = work.row(f"SELECT count(*) FROM {edges.sql}")[0]
             if weighted and weight not in edges.names and count:
@@ -327,9 +327,9 @@ def _in_order(matrix: Any, names: Sequence[str], data: NodeData, path: str) -> A
 
 def _labels(table: NodeTable, data: NodeData) -> np.ndarray:
     """The labels of the new nodes by the numbers of the data's classes."""
-    type_ = kind_of(data.labels)
+    type_ = label_type(data.labels)
     labels, names = table.labels()
-    if kind_of(labels) is not type_:  # they name nothing: unknown, or known to have no label
+    if label_type(labels) is not type_:  # they name nothing: unknown, or known to have no label
         empty = type_.unknown(table.count, len(data.class_names))
         empty[known_labels(labels)] = 0
         return empty

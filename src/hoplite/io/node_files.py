@@ -25,7 +25,7 @@ from hoplite.errors import plural
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS, Split, cached_property, check_split
 from hoplite.io.array_files import NpyRows, check_crc32, growing_npy, npz_arrays, write_npy
-from hoplite.labels import CLASSES, NUMBERS, kind_of
+from hoplite.labels import CLASSES, NUMBERS, label_type
 from hoplite.preparation import Preparation
 
 LABELS, SPLIT, IDS, ID_ENDS = FILES = ("labels.npy", "split.npz", "ids.npy", "id_ends.npy")
@@ -142,7 +142,7 @@ def read_labels(path: str | os.PathLike[str], nodes: int, classes: int) -> np.nd
             f"{plural(nodes, 'node')}"
         )
     labels = file.read(0, nodes)
-    type_ = kind_of(labels)
+    type_ = label_type(labels)
     if type_ is CLASSES and (labels.min(initial=-1) < -1 or labels.max(initial=-1) >= classes):
         raise ValueError(f"it contains a class that is not one of {classes:,}")
     if type_ is NUMBERS and classes:

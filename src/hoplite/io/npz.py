@@ -24,7 +24,7 @@ from hoplite.io.array_files import NpzFile, npz_arrays
 from hoplite.io.columns import prepared_matrix
 from hoplite.io.node_files import Count, NodeFacts
 from hoplite.io.splits import masked_split, refuse_split, stratified_split
-from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
+from hoplite.labels import CLASSES, NUMBERS, SETS, label_type
 from hoplite.preparation import (
     REFUSE,
     ListColumn,
@@ -293,7 +293,7 @@ def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
         arrays |= _packed(sp.csc_array(graph.features), "feature", "values")
     else:
         arrays["features"] = graph.features
-    type_ = kind_of(graph.labels)
+    type_ = label_type(graph.labels)
     arrays[LABELS[type_.task]] = graph.labels if type_ is NUMBERS else narrow(graph.labels)
     return arrays | {part: narrow(getattr(graph.split, part)) for part in PARTS}
 

@@ -12,7 +12,7 @@ from hoplite.config import check_number
 from hoplite.errors import ConfigError, option_name, plural, warn
 from hoplite.formatting import short
 from hoplite.graph import PARTS, Split
-from hoplite.labels import CLASSES, kind_of, known_labels
+from hoplite.labels import CLASSES, known_labels, label_type
 
 NO_NODES = np.empty(0, np.int64)
 
@@ -53,7 +53,7 @@ def stratified_split(
         )
     check_number("seed", seed, 0, whole=True)
     labels = np.asarray(labels)
-    type_ = kind_of(labels)
+    type_ = label_type(labels)
     labels = type_.groups(labels)
     # Each class has its own generator, so what happens to one class moves no node of another.
     parts: tuple[list[np.ndarray], ...] = ([], [], [])

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from hoplite.errors import ConfigError, ModelFileError, by_interface, plural, some_of, warn
 from hoplite.graph import Graph, NodeData, StoredHops, types_of
-from hoplite.labels import CLASSES, kind_of, known_labels
+from hoplite.labels import CLASSES, known_labels, label_type
 from hoplite.models import ModelConfig
 from hoplite.operators import find_operator
 from hoplite.preparation import Preparation, changes
@@ -97,7 +97,7 @@ def class_names_of(
     texts = tuple(str(value) for value in classes)
     names, labels = tuple(graph.class_names or ()), np.asarray(graph.labels)[nodes]
     known = known_labels(labels)
-    if kind_of(labels) is not CLASSES or not known.any():
+    if label_type(labels) is not CLASSES or not known.any():
         return texts, []
     own = np.array(names, dtype=object)[labels[known]]
     if y.dtype.kind in "biuf" and np.array_equal(y[known], labels[known]):

@@ -12,7 +12,7 @@ from hoplite.errors import ConfigError, GraphError, check_choice, plural
 from hoplite.formatting import short
 from hoplite.graph import PARTS, Graph, as_node_indices
 from hoplite.io.convert import converted
-from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
+from hoplite.labels import UNKNOWN_LABEL, distinct, known_labels, label_type
 from hoplite.operators import find_operator
 from hoplite.plots import drawings, figure, finite, safe, stroke_of
 from hoplite.tasks import LOSS, Evaluation, Task
@@ -168,9 +168,9 @@ def predicted_figure(outputs: Judged) -> Figure:
 def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
     """The labels of the nodes by the model's own numbers of classes; unknown if it has not any."""
     names, labels, kind = data.class_names, np.asarray(data.labels), model.task.labels
-    if kind_of(labels) is not kind:
+    if label_type(labels) is not kind:
         raise GraphError(
-            f"the graph's labels are for {kind_of(labels).task}, but the model was trained for "
+            f"the graph's labels are for {label_type(labels).task}, but the model was trained for "
             f"{kind.task}; use the training graph, or graph.for_task({kind.task!r})."
         )
     if names == model.class_names or not model.task.has_classes:  # of names, one may be there twice

@@ -177,9 +177,8 @@ class Names:
     def __init__(self, names: Sequence[Any]) -> None:
         self._names = names
         self._numbered = isinstance(names, range)  # 0 to n - 1, which need no table
-        self._place: dict[str, int] = {}
-        if not self._numbered:
-            self._place = {str(name): place for place, name in enumerate(names)}
+        texts = () if self._numbered else names
+        self._place = {str(name): place for place, name in enumerate(texts)}
         few = names if len(names) <= MAX_SORTED else ()
         self._sorted = sorted((str(name).casefold(), place) for place, name in enumerate(few))
 
@@ -195,20 +194,20 @@ class Names:
         """The place of the name with exactly this text, or None."""
         if not self._numbered:
             return self._place.get(text)
-        known = text.isascii() and text.isdecimal() and str(int(text[:20])) == text
-        return int(text) if known and int(text) < len(self._names) else None
+        decimal = text.isascii() and text.isdecimal() and str(int(text[:20])) == text
+        return int(text) if decimal and int(text) < len(self._names) else None
 
     def search(self, text: str, limit: int) -> list[int]:
         """Places of names that begin with ``text``, else of those that contain it.
 
         Case does not matter; a name equal to ``text`` comes first.
         """
-        wanted = text.casefold()
-        start = bisect_left(self._sorted, (wanted,))
+        folded = text.casefold()
+        start = bisect_left(self._sorted, (folded,))
         near = self._sorted[start : start + limit]
-        matches = [place for name, place in near if name.startswith(wanted)]
+        matches = [place for name, place in near if name.startswith(folded)]
         if not matches:
-            matches = [place for name, place in self._sorted if wanted in name]
+            matches = [place for name, place in self._sorted if folded in name]
         exact = self.index(text)
         if exact is not None:
             matches = [exact, *(place for place in matches if place != exact)]
@@ -315,8 +314,8 @@ class Answers:
                 "the model's outputs are not linear in a node's features, and a hop store has no "
                 "edges to compute them again; serve the dataset itself."
             )
-        known = data.feature_names and (model.feature_names or data.feature_names)
-        self._cells = find_cells(model, known, range(model.num_features))
+        feature_names = data.feature_names and (model.feature_names or data.feature_names)
+        self._cells = find_cells(model, feature_names, range(model.num_features))
         unique = _unique_names(self._cells)
         self._cell_names = Names(unique)
         self._features = [_feature(*pair) for pair in zip(self._cells, unique, strict=True)]
@@ -359,8 +358,8 @@ class Answers:
         matches = self._cell_names.search(prefix, limit)
         if node is None:
             return FoundFeatures([self._features[place] for place in matches])
-        own = self._rows.row(self._index(node))
-        return FoundFeatures([self._feature_at(place, own) for place in matches])
+        row = self._rows.row(self._index(node))
+        return FoundFeatures([self._feature_at(place, row) for place in matches])
 
     def node(self, node: Text) -> NodeAnswer:
         """The prediction of a node, its own values and its neighbours."""
@@ -432,15 +431,15 @@ class Answers:
         return index
 
     def _own_features(self, v: int) -> NodeFeatures:
-        own, places = self._rows.row(v), list(range(len(self._cells)))
+        row, places = self._rows.row(v), list(range(len(self._cells)))
         if len(places) > MAX_FEATURES:  # the words of a text, say: those that it has
-            nonzero = self._cell_of[np.flatnonzero(own)]
+            nonzero = self._cell_of[np.flatnonzero(row)]
             places = list(dict.fromkeys(nonzero[nonzero >= 0].tolist()))[:MAX_FEATURES]
-        features = [self._feature_at(place, own) for place in places]
+        features = [self._feature_at(place, row) for place in places]
         return NodeFeatures(features, len(self._cells))
 
-    def _feature_at(self, place: int, own: np.ndarray) -> Feature:
-        return msgspec.structs.replace(self._features[place], value=self._cells[place].value(own))
+    def _feature_at(self, place: int, row: np.ndarray) -> Feature:
+        return msgspec.structs.replace(self._features[place], value=self._cells[place].value(row))
 
     def _neighbours(self, v: int) -> Neighbours:
         row = self._rows.edges(np.array([v]))
@@ -481,9 +480,9 @@ def _unique_names(cells: Sequence[Cell]) -> list[str]:
 
 def _feature(cell: Cell, name: str) -> Feature:
     column = cell.column
-    kind = "date" if isinstance(column, DateColumn) else "truth" if column.truth else "number"
-    kind = "text" if column.categories else kind
-    return Feature(name, kind, list(column.categories), cell.may_miss)
+    type_ = "date" if isinstance(column, DateColumn) else "truth" if column.truth else "number"
+    type_ = "text" if column.categories else type_
+    return Feature(name, type_, list(column.categories), cell.may_miss)
 
 
 def _with_row(features: Any, v: int, row: np.ndarray) -> Any:

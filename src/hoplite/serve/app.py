@@ -93,34 +93,34 @@ def make_app(answers: Answers, *, host: str = "127.0.0.1", seconds: float = SECO
         """Answer ``/api/name`` with the method of that name; return the type of the answer."""
         method = getattr(Answers, name)
         signature = inspect.signature(method, eval_str=True)
-        _, *own = signature.parameters.values()
+        _, *arguments = signature.parameters.values()
         fields: Any = {
             argument.name: (
                 argument.annotation,
                 ... if argument.default is argument.empty else argument.default,
             )
-            for argument in own
+            for argument in arguments
         }
         query = pydantic.create_model(f"{name} query", __config__=QUERY, **fields)
-        kind = signature.return_annotation
+        type_ = signature.return_annotation
 
-        async def endpoint(asked: Any) -> Response:
+        async def endpoint(values: Any) -> Response:
             def encoded() -> bytes:
-                answer = getattr(answers, name)(**dict(asked))
+                answer = getattr(answers, name)(**dict(values))
                 return msgspec.json.encode(_with_text_ids(msgspec.to_builtins(answer)))
 
             body = await asyncio.get_running_loop().run_in_executor(pool, encoded)
             return Response(body, media_type="application/json")
 
-        endpoint.__annotations__ = {"asked": Annotated[query, source()]}
-        schema = {"application/json": {"schema": {"$ref": SCHEMAS.format(name=kind.__name__)}}}
-        responses: Any = {200: {"description": kind.__doc__, "content": schema}}
+        endpoint.__annotations__ = {"values": Annotated[query, source()]}
+        schema = {"application/json": {"schema": {"$ref": SCHEMAS.format(name=type_.__name__)}}}
+        responses: Any = {200: {"description": type_.__doc__, "content": schema}}
         route = {"methods": [verb], "name": name, "description": inspect.getdoc(method)}
         app.add_api_route(f"/api/{name}", endpoint, responses=responses, **route)
-        return kind
+        return type_
 
-    kinds = [serve(name) for name in QUERIES] + [serve("change", "POST", Body)]
-    _, components = msgspec.json.schema_components(kinds, ref_template=SCHEMAS)
+    types = [serve(name) for name in QUERIES] + [serve("change", "POST", Body)]
+    _, components = msgspec.json.schema_components(types, ref_template=SCHEMAS)
     app.openapi()["components"]["schemas"] |= components  # FastAPI keeps what it returns
     return Guard(app, host, seconds)
 
@@ -173,8 +173,8 @@ def is_own_host(header: str, host: str) -> bool:
     if match is None:
         return False
     address, name = match.groups()
-    own = ("localhost", host.lower(), socket.gethostname().lower())
-    return name in own or _address(address or name) is not None
+    names = ("localhost", host.lower(), socket.gethostname().lower())
+    return name in names or _address(address or name) is not None
 
 
 def is_loopback(host: str) -> bool:

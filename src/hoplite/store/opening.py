@@ -20,7 +20,7 @@ from hoplite.io.extend import extend_tables
 from hoplite.io.sources import is_database, is_tables, table_bytes
 from hoplite.io.splits import warn_of_unused_seed
 from hoplite.io.tables import import_tables
-from hoplite.labels import AUTO, check_task, kind_of
+from hoplite.labels import AUTO, check_task, label_type
 from hoplite.machine import release_memory, used_memory
 from hoplite.preparation import refuse_options
 from hoplite.store.files import FILE, GRAPH
@@ -194,7 +194,7 @@ def _for_task(data: NodeData, task: str) -> NodeData:
     """``data`` with labels for ``task``; ConfigError where they are on disk and for another."""
     if isinstance(data, Graph):
         return data.for_task(task)
-    there = task if task == AUTO else kind_of(data.labels).task
+    there = task if task == AUTO else label_type(data.labels).task
     if there != task:
         raise ConfigError(
             f"is {task!r}, but {data.name} has labels for {there}; leave it out, or build a store "

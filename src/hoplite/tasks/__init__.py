@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.errors import check_choice
-from hoplite.labels import kind_of
+from hoplite.labels import label_type
 from hoplite.tasks.base import LOSS, Metric, Task
 from hoplite.tasks.conformal import Conformal
 from hoplite.tasks.evaluation import Evaluation
@@ -33,7 +33,7 @@ def task_of(labels: np.ndarray) -> Task:
     >>> task_of(np.array([0.5, 2.0])).name
     'regression'
     """
-    kind = kind_of(labels)
+    kind = label_type(labels)
     return next(task for task in TASKS.values() if task.labels is kind)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from hoplite.config import ClassWeights
 from hoplite.errors import ConfigError, ModelFileError, nearest_hint, some_of
 from hoplite.formatting import listing
-from hoplite.labels import CLASSES, JOINT, LabelKind
+from hoplite.labels import CLASSES, JOINT, LabelType
 from hoplite.tasks.evaluation import Evaluation
 
 Restored = TypeVar("Restored")
@@ -103,7 +103,7 @@ class Task(ABC):
     """
 
     name: ClassVar[str]
-    labels: ClassVar[LabelKind] = CLASSES  # what it learns
+    labels: ClassVar[LabelType] = CLASSES  # what it learns
     metrics: ClassVar[tuple[Metric, ...]]  # recorded every epoch; the first is a run's score
     # What may choose the epoch on validation nodes, by its name in settings; the first one usually
     # does. One that is neither LOSS nor among the metrics is a figure of the evaluation.
@@ -277,7 +277,7 @@ class Task(ABC):
 
     def known(self, labels: np.ndarray) -> np.ndarray:
         """Which nodes have a target: bool (n,)."""
-        return self.labels.known(labels)
+        return self.labels.is_known(labels)
 
     @abstractmethod
     def targets(self, labels: np.ndarray, outputs: int) -> np.ndarray:

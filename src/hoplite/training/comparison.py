@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from hoplite.config import TrainingConfig
 from hoplite.errors import HopliteWarning
 from hoplite.graph import NodeData
-from hoplite.labels import CLASSES, kind_of
+from hoplite.labels import CLASSES, label_type
 from hoplite.models import HopBlocks, find_model, split_options
 from hoplite.models.settings import DEFAULT_MODEL, TABLE_OPTIONS, default_options
 from hoplite.structural import with_log_degree
@@ -247,7 +247,7 @@ def with_default_model(
 def _is_rare(data: NodeData) -> bool:
     """Whether there are two classes and one of them has few of the training nodes, but some."""
     labels = data.labels[data.split.train]
-    if kind_of(labels) is not CLASSES or len(data.class_names) != 2 or len(labels) < MIN_LABELS:
+    if label_type(labels) is not CLASSES or len(data.class_names) != 2 or len(labels) < MIN_LABELS:
         return False
     return 0 < np.bincount(labels, minlength=2).min() < RARE_CLASS * len(labels)
 

@@ -41,7 +41,7 @@ from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, HopliteWarning
 from hoplite.graph import NodeData, Split
-from hoplite.labels import kind_of
+from hoplite.labels import label_type
 from hoplite.models import ModelConfig, build_model
 from hoplite.models.alignment import check_neighbours
 from hoplite.models.base import Weights
@@ -285,7 +285,7 @@ def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """
     rng = np.random.default_rng([seed, folds])
     shuffled = rng.permutation(len(labels))
-    groups = kind_of(labels).groups(labels)[shuffled]
+    groups = label_type(labels).groups(labels)[shuffled]
     numbers = np.empty(len(labels), np.int64)
     numbers[shuffled[np.argsort(groups, kind="stable")]] = np.arange(len(labels)) % folds
     return numbers

@@ -29,7 +29,7 @@ from hoplite.errors import (
 )
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.graph import NodeData, Split
-from hoplite.labels import AUTO, kind_of
+from hoplite.labels import AUTO, label_type
 from hoplite.models import (
     MODELS,
     HopBlocks,
@@ -300,7 +300,9 @@ class TrainingResult(Described, Scored):
             advice = f"cross-validation requires {MIN_LABELS} labels and at least 2 folds"
             return f"there are no validation scores, {used}; {advice}."
         labels, split = self.graph.labels, self.graph.split
-        trained, seen = (kind_of(labels).held(labels[part]) for part in (split.train, split.val))
+        trained, seen = (
+            label_type(labels).present(labels[part]) for part in (split.train, split.val)
+        )
         names = [self.graph.class_names[c] for c in np.setdiff1d(trained, seen)]
         if not names or not split.val.size:
             return None
