@@ -79,7 +79,7 @@ PLACES = ("hops", "operator", "bias", "standardize")  # the others are given by 
 
 
 class NodeEstimator(BaseEstimator):
-    """What classifiers and regressors share: arguments from the settings, and a training."""
+    """The base of classifiers and regressors: arguments from the settings, and the training."""
 
     model_class: ClassVar[type[Model]]
     example: ClassVar[str] = ""  # of the docstrings of subclasses
@@ -135,7 +135,7 @@ class NodeEstimator(BaseEstimator):
         names: tuple[str, ...],
         texts: Sequence[str],
     ) -> None:
-        """Train on ``train`` by ``val``; the classes are ``names``, ``texts`` in class_weight."""
+        """Train on ``train``, validate on ``val``; ``texts`` are the classes in class_weight."""
         graph = graph_of(self)
         # not get_params: an __init__ of the user's may set more than it takes
         names_of_settings = self.model_class.settings() - self.lacking
@@ -767,7 +767,7 @@ class AutoClassifier(NodeClassifier):
         check_number("held_out", self.held_out, 0, 1, open_ends="lm")
         nodes, first = np.unique(labelled.nodes, return_index=True)  # a bootstrap has some twice
         labels = np.asarray(labelled.labels)[first]
-        # several labels a node: there are no classes to keep even
+        # with several labels per node there are no classes to stratify by
         strata = labels if labels.ndim == 1 else np.zeros(len(nodes), np.int64)
         generator, validation = np.random.default_rng(seed), np.zeros(len(nodes), bool)
         for group in (np.flatnonzero(strata == c) for c in np.unique(strata)):
@@ -784,7 +784,7 @@ class AutoClassifier(NodeClassifier):
 
 @dataclass(repr=False, eq=False)
 class _GraphEstimator(BaseEstimator):
-    """What both share; settings that are None have the default of the family."""
+    """The base of both; settings that are None have the default of the family."""
 
     model: str = AUTO
     hops: int | None = None
@@ -1004,7 +1004,7 @@ def _as_labelled(
 
 
 def graph_of(estimator: Any, model: TrainedModel | Graph | None = None) -> Graph:
-    """The graph of an estimator, whose parameter stays what the user gave: ``clone`` needs that.
+    """The graph of an estimator. Its parameter is not changed, because ``clone`` compares it.
 
     Its columns are prepared as those of the fitted ``model`` (or graph), or by themselves.
     """
@@ -1015,7 +1015,7 @@ def graph_of(estimator: Any, model: TrainedModel | Graph | None = None) -> Graph
     if before is not source or by is not model or graph is None:
         try:
             graph = converted(source, prepare=model)
-        except DatasetError:  # y are the labels, so nobody is asked what the table's own are
+        except DatasetError:  # y are the labels, so the task of the table does not matter
             if model is not None:
                 raise
             type_ = NUMBERS if isinstance(estimator, RegressorMixin) else CLASSES

@@ -189,7 +189,7 @@ def isolated_note(model: TrainedModel, isolated: int, rows: int) -> str:
 
 @dataclass(frozen=True)
 class Order:
-    """By which column a table of predictions is sorted, "" for none, and how many rows it has."""
+    """The column that sorts a table of predictions ("" for none), and the number of rows."""
 
     column: str = ""
     top: int | None = None
@@ -228,7 +228,7 @@ class Order:
             )
 
     def sorted(self, table: Columns) -> Columns:
-        """These rows of a table in memory.
+        """The sorted rows of a table in memory.
 
         >>> table = {"id": np.array([1, 2, 3]), "margin": np.array([0.1, 0.3, 0.1])}
         >>> Order("margin", 2).sorted(table)["id"].tolist()
@@ -247,7 +247,7 @@ class Order:
         return {name: values[rows[: self.top]] for name, values in table.items()}
 
     def sql(self, table: Columns) -> str:
-        """The same for a table of DuckDB with columns c0, c1, ..., behind its name."""
+        """The end of a query that sorts a table of DuckDB with the columns c0, c1, ..."""
         self._check([*table])
         if not self.column:
             return ""

@@ -34,9 +34,9 @@ SCALES = ("standard", "robust", "log", "none")
 FILL, REFUSE = "fill", "refuse"
 ERROR, DROP, CREATE = UNKNOWN_NODES = ("error", "drop", "create")
 MISSING, OTHER = "(missing)", "(other)"
-MISSING_CELL = "missing"  # what is shown of a cell that is so
+MISSING_CELL = "missing"  # the text that stands for a missing cell
 DIGITS = 6  # of an original value that float32 keeps
-CONSTANT = 1e308  # the scale of what never changed: whatever comes later is 0 in X
+CONSTANT = 1e308  # the scale of a constant column, so that any later value becomes 0 in X
 
 
 def _option(
@@ -182,7 +182,7 @@ class TableOptions:
         return named | ({self.type: "type"} if self.type else {})
 
     def without(self, columns: Sequence[str]) -> TableOptions:
-        """The same, with columns that are no features either."""
+        """The options without ``columns`` as features."""
         if self.only:
             left = tuple(name for name in self.only if name not in columns)
             return dataclasses.replace(self, only=left)
@@ -190,14 +190,14 @@ class TableOptions:
 
     @classmethod
     def only_for_tables(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of ``options`` that are given and mean nothing to sources without columns."""
+        """The ``options`` that are not None and have no meaning for sources without columns."""
         return {
             name: value for name, value in options.items() if value is not None and name != "task"
         }
 
     @classmethod
     def check_names(cls, options: Iterable[str], others: Iterable[str] = ()) -> None:
-        """ConfigError if one of ``options`` is none; ``others`` can be meant as well.
+        """ConfigError for an unknown option; the hint may also name one of ``others``.
 
         >>> TableOptions.check_names(["labels"])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
@@ -214,7 +214,7 @@ class TableOptions:
 
     @classmethod
     def names(cls, *, reading: bool = False) -> list[str]:
-        """Of the options; only of those that do not change X if ``reading``."""
+        """The names of the options; with ``reading``, of those that do not change X."""
         options = dataclasses.fields(cls)
         return [option.name for option in options if option.metadata["reading"] >= reading]
 
@@ -258,7 +258,7 @@ class PreparedColumn(msgspec.Struct, frozen=True, tag_field="kind", omit_default
     step: ClassVar[int] = 0  # how far apart the cells are: whole days; 0 if they are any numbers
 
     def names(self) -> list[str]:
-        """Of its features."""
+        """The names of its features."""
         raise NotImplementedError
 
     def prepared(self, cells: np.ndarray) -> Any:
@@ -267,7 +267,7 @@ class PreparedColumn(msgspec.Struct, frozen=True, tag_field="kind", omit_default
 
     @property
     def changed(self) -> tuple[Any, ...] | None:
-        """What decides its features besides their names, None if nothing does."""
+        """The settings that determine its features in addition to their names; None if none do."""
         raise NotImplementedError
 
     @property
@@ -367,7 +367,7 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
 
     @property
     def default_fill(self) -> tuple[float, ...]:
-        """What stands for a gap in a column that had none: its centre, in the unit of the cells."""
+        """The value for gaps if training had none: the centre, in the unit of the cells."""
         centre = self.centre or (0.0,) * self.width
         return tuple(stretched(np.array(centre)).tolist()) if self.log else centre
 
@@ -392,7 +392,7 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
 
 
 class DateColumn(NumberColumn, frozen=True, tag="date"):
-    """A date: days since 1970-01-01. ``first`` is what 03/04/2024 begins with, if known."""
+    """A date: days since 1970-01-01. ``first`` is what comes first in 03/04/2024."""
 
     type_name, step = "date", 1
     first: Literal["", "day", "month"] = ""
@@ -574,11 +574,11 @@ class Preparation:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the features."""
+        """The names of the features."""
         return tuple(name for column in self.fitted for name in column.names())
 
     def original(self, row: np.ndarray) -> list[float | str]:
-        """The cells that became the features ``row`` (d,) of a node; behind them what they are."""
+        """The cells that became the features ``row`` (d,) of a node; other features as they are."""
         cells: list[float | str] = []
         for column in self.fitted:
             width = len(column.names())
@@ -620,7 +620,7 @@ class Preparation:
 
 
 def _kinds(columns: Sequence[PreparedColumn]) -> str:
-    """How many there are of each kind: ``2 numeric columns and 1 date column``."""
+    """The number of columns of each type: ``2 numeric columns and 1 date column``."""
     counts = Counter(column.type_name for column in columns)
     kinds = dict.fromkeys(type_.type_name for type_ in COLUMN_TYPES)
     names = {kind: f"{kind.replace('number', 'numeric')} column" for kind in kinds}

@@ -1,4 +1,4 @@
-"""Features that the graph itself gives its nodes: structural ones, and links.
+"""Features computed from the graph: structural features, and links.
 
 Links as features: the rows of the adjacency itself, for the exact linear LINK.
 
@@ -33,7 +33,7 @@ NAMES = ("degree", LOG_DEGREE)
 TO, FROM = "link to", "link from"
 DEFAULT_VECTORS = 32
 MAX_VECTORS = 1024
-DENSE_NODES = 512  # below that, or for more than a half of all vectors, LAPACK finds them
+DENSE_NODES = 512  # up to this size, or for half of all vectors, use LAPACK
 
 
 def with_structural(graph: Graph, count: int | None = None, *, link: bool = False) -> Graph:
@@ -154,7 +154,7 @@ def log_degrees_of(data: Any) -> tuple[str, ...]:
 
 
 def made_of_edges(names: Sequence[str] | None, preparation: Preparation | None) -> int:
-    """How many of the last features of these names are structural ones, or log degrees."""
+    """The number of features, at the end of these names, that are structural or log degrees."""
     vectors = structural_count(names)
     return len(log_degrees(names, preparation)) if vectors is None else len(NAMES) + vectors
 
@@ -171,7 +171,7 @@ def _with_columns(graph: Graph, added: Sequence[Any], names: tuple[str, ...]) ->
 
 
 def structural_count(names: Sequence[str] | None) -> int | None:
-    """How many vectors are among features of these names; None if they are no structural ones.
+    """The number of singular vectors among features; None without structural features.
 
     >>> structural_count(["age", *structural_names(3)]), structural_count(["age"])
     (3, None)
@@ -182,7 +182,7 @@ def structural_count(names: Sequence[str] | None) -> int | None:
 
 
 def count_of_model(model: Any) -> int | None:
-    """How many vectors ``model``, or None, was trained with, with a warning of what they mean."""
+    """The number of vectors that ``model``, or None, was trained with; warns of their meaning."""
     count = structural_count(getattr(model, "feature_names", None))
     if count:
         warn(
@@ -289,7 +289,7 @@ def with_link(graph: Graph) -> Graph:
 def links_among(
     names: Sequence[str] | None, preparation: Preparation | None = None
 ) -> range | None:
-    """Which features of these names are links, all in a row; None if there are none.
+    """The range of the features that are links; None if there are none.
 
     The first ones are columns of a table, if ``preparation`` made them, whatever they are called.
 
@@ -303,7 +303,7 @@ def links_among(
 
 
 def link_of_model(model: Any) -> bool:
-    """Whether ``model``, or None, was trained with links; HopliteWarning if no ids tell which."""
+    """Whether ``model``, or None, was trained with links; warns if its nodes had no ids."""
     names = getattr(model, "feature_names", None)
     links = links_among(names, getattr(model, "preparation", None))
     if links is None or names is None:
@@ -319,7 +319,7 @@ def link_of_model(model: Any) -> bool:
 
 
 def _words(relation: str) -> str:
-    """What a link of ``relation`` is called, with a place for the node's id."""
+    """The name of a link of ``relation``, with {} for the node's id."""
     if relation in (OUT, IN):
         return f"{TO if relation == OUT else FROM} {{}}"
     title = relation.replace("{", "{{").replace("}", "}}")

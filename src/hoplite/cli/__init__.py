@@ -101,7 +101,7 @@ def main() -> None:
         except (Exception, KeyboardInterrupt) as error:
             if not received:
                 code = _report(error)
-    if received:  # Typer, or a library, may have made something else of the interrupt
+    if received:  # Typer, or a library, may have replaced the interrupt by another error
         code = _report_signal(received[0])
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -1,4 +1,4 @@
-"""hoplite bounds: how complex a model's functions are on a graph, and what can be proved of it."""
+"""hoplite bounds: the Rademacher complexity of a model on a graph, and error bounds."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def bounds(
 
 
 def _truncation(chosen: FunctionClass) -> dict[str, Any]:
-    """What the series of egc loses after its hops, at the largest rate, relative to ||X Theta||."""
+    """Truncation error of the series of egc at the largest rate, relative to ||X Theta||."""
     from hoplite.theory import hops_for, spectral_norm, truncation_error
 
     rate, norm = chosen.coefficient_bound, spectral_norm(chosen.graph, chosen.config.operator)

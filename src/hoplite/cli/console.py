@@ -1,4 +1,4 @@
-"""What commands print: JSON and tables on standard output, the rest on standard error.
+"""Output of the commands: JSON and tables on standard output, the rest on standard error.
 
 ``--help`` has its groups in a fixed order, whole paragraphs, and flags without types.
 """
@@ -109,7 +109,7 @@ def print_note(text: str) -> None:
 
 
 def report_and_fail(failure: object) -> None:
-    """After the scores were printed: end with exit code 1 if saving them failed."""
+    """End with exit code 1 if saving failed; the scores have been printed before."""
     if failure is not None:
         print_note(f"error: {failure}")
         raise typer.Exit(1)
@@ -135,7 +135,7 @@ def show_warning(message: Any, category: type[Warning], *place: Any, **options: 
 
 
 def _lay_out(command: Any, ctx: Any) -> None:
-    """Change what the help shows of a command's options, not what they do."""
+    """Change how the help shows a command's options, not what they do."""
     text = inspect.cleandoc(command.help or "")
     command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
     for parameter in command.get_params(ctx):
@@ -155,19 +155,18 @@ def _panel_rank(parameter: Any) -> int:
     return PANELS.index(panel) if panel in PANELS else len(PANELS)
 
 
-class Command(TyperCommand):
+class _LaidOut:
+    """A command whose help is laid out by :func:`_lay_out`."""
+
+    def format_help(self: Any, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _lay_out(self, ctx)
+        super().format_help(ctx, formatter)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Command(_LaidOut, TyperCommand):
     """A command of Hoplite."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        _lay_out(self, ctx)
-        super().format_help(ctx, formatter)
 
-
-class Group(TyperGroup):
+class Group(_LaidOut, TyperGroup):
     """Hoplite's list of commands."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        _lay_out(self, ctx)
-        super().format_help(ctx, formatter)

@@ -1,4 +1,4 @@
-"""hoplite datasets: what can be loaded by name, and how to get what is not there yet."""
+"""hoplite datasets: list the datasets that have a name, and download them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,26 @@ def datasets(
     json: options.Json = False,
 ) -> None:
     """List the named datasets, or download one with --fetch."""
+    from hoplite.io import available, fetch, obtainable  # only now, as importing it takes time
+    from hoplite.io.datasets import find_reddit
+
     if fetch_name is not None:
-        _fetch(fetch_name, folder, json)
+        place = fetch(fetch_name, folder, progress=True)
+        if json:
+            console.print_json({"dataset": fetch_name, "folder": str(place)})
+        else:
+            example = f"hoplite train {fetch_name if folder is None else place}"
+            console.print_line(
+                f"{fetch_name} is in {place}; use it with, for example, `{example}`."
+            )
         return
     if folder is not None:
         raise ConfigError("requires --fetch with the name of a dataset.", "folder")
-    from hoplite.io import available, obtainable  # only now: PyArrow takes a while
-    from hoplite.io.datasets import find_reddit
-
     embedded, others = available(), obtainable()
     place = find_reddit()
+    download = "download it with `hoplite datasets --fetch reddit`"
     sources = {
-        "reddit": f"it is in {place}"
-        if place
-        else "download it with `hoplite datasets --fetch reddit`",
+        "reddit": f"it is in {place}" if place else download,
         "reddit-like": "generated; reddit-like:0.01 has a hundredth of its nodes and edges",
     }
     if json:
@@ -56,16 +62,3 @@ def datasets(
     console.print_line(
         "For your own graph, pass a folder with nodes.csv and edges.csv instead of a name."
     )
-
-
-def _fetch(name: str, folder: Path | None, json: bool) -> None:
-    from hoplite.io import fetch
-
-    place = fetch(name, folder, progress=True)
-    if json:
-        console.print_json({"dataset": name, "folder": str(place)})
-    else:
-        dataset = name if folder is None else place
-        console.print_line(
-            f"{name} is in {place}; use it with, for example, `hoplite train {dataset}`."
-        )

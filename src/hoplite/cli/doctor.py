@@ -1,4 +1,4 @@
-"""hoplite doctor: what is installed, what the machine offers, and whether the core works.
+"""hoplite doctor: show versions and hardware, and test whether the core works.
 
 The core is what everybody needs: Hoplite and the libraries that it imports, the C++ core where it
 was built, and a training. Extras, PyTorch among them, may be missing.
@@ -36,7 +36,7 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was tried: whether it works, and the result."""
+    """A test of the core: whether it passed, and its result."""
 
     name: str
     ok: bool
@@ -77,7 +77,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def run_checks(progress: Callable[[str, float], None]) -> list[Check]:
-    """Try the core; it takes some seconds. Without the library, nothing else is tried."""
+    """Test the core, which takes some seconds; if the library is broken, skip the other tests."""
     checks: list[Check] = []
     for attempt in (try_hoplite, try_kernels, try_product, try_training):
         name = attempt.__name__.removeprefix("try_")
@@ -94,7 +94,7 @@ def run_checks(progress: Callable[[str, float], None]) -> list[Check]:
 
 
 def import_problem(module: str) -> str | None:
-    """Why a module cannot be imported, with the name of the one that is to blame."""
+    """Why a module cannot be imported, with the name of the module that is missing or broken."""
     try:
         import_module(module)
     except (ImportError, OSError, ValueError, RuntimeError, AttributeError) as error:
@@ -158,7 +158,7 @@ def try_training() -> tuple[bool, str]:
 
 
 def collect_facts(*, works: bool) -> dict[str, dict[str, Any]]:
-    """Plain values by topic; those of Hoplite itself only if it ``works``."""
+    """Facts by topic; those of Hoplite itself only if it ``works``."""
     import psutil
 
     from hoplite import machine
@@ -204,7 +204,7 @@ def collect_facts(*, works: bool) -> dict[str, dict[str, Any]]:
 
 
 def list_notes(facts: dict[str, dict[str, Any]]) -> list[str]:
-    """What works but is worth knowing."""
+    """Notes on problems that do not stop Hoplite from working."""
     notes, machine = [], facts["machine"]
     kernels, limit = facts.get("kernels", {}), machine["core_limit"]
     if kernels and not kernels["loaded"]:

@@ -1,4 +1,4 @@
-"""hoplite explain: why a node is predicted as it is, as tables and as one HTML page."""
+"""hoplite explain: explain the prediction of a node in tables and on an HTML page."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def explain(
 
 
 def _page(out: Path, place: int, pages: int) -> Path:
-    """Where the page of the node in this place is."""
+    """The path of the page of a node."""
     return out if pages == 1 else out.with_name(f"{out.stem}-{place + 1}{out.suffix}")
 
 

@@ -1,4 +1,4 @@
-"""What the commands do where DATASET is a set of graphs, or a model is one of graphs."""
+"""Commands on sets of graphs, and models of whole graphs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TASK = "graphs"  # of --task
 
 
 def is_set(dataset: str, reading: dict[str, Any]) -> bool:
-    """Whether DATASET is a set of graphs, or ``--task graphs`` says so, which is then removed."""
+    """Whether DATASET is a set of graphs; ``--task graphs`` says so and is removed."""
     if reading.get("task") == TASK:
         del reading["task"]
         return True
@@ -65,7 +65,7 @@ def train(
 def load(
     model_dir: Path, dataset: str, reading: Mapping[str, Any]
 ) -> tuple[hoplite.GraphModel, hoplite.GraphSet]:
-    """A model of graphs and a set of them, prepared as those of its training were."""
+    """A model of graphs, and a set of graphs prepared as in its training."""
     from hoplite.graphs import is_graph_set
 
     if Path(dataset).is_dir() and not is_graph_set(dataset):
@@ -80,7 +80,7 @@ def load(
 def open_data(
     model_dir: Path, model: hoplite.TrainedModel, dataset: str, reading: Mapping[str, Any]
 ) -> tuple[hoplite.TrainedModel, hoplite.NodeData]:
-    """A saved model with DATASET; one of graphs as its linear map, with the graphs as its nodes."""
+    """A saved model and DATASET; for graphs, its linear map and the graphs as nodes."""
     from hoplite.graphs.model import is_graph_model  # only now, as importing it takes time
 
     if is_graph_model(model):

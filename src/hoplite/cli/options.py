@@ -35,7 +35,7 @@ _commands: list[tuple[Any, bool, Sequence[str]]] = []  # arguments of with_setti
 
 
 def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """A completion of those ``names`` that begin as the typed word does.
+    """A completion: the ``names`` that start with the typed word.
 
     >>> complete(["sgc", "lgc"])("l")
     ['lgc']
@@ -185,7 +185,7 @@ def with_reading(command: Command) -> Command:
 
 
 def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of ``open_data``, and the settings of models and training, but those None."""
+    """The arguments of ``open_data`` and the settings of models and training that are not None."""
     rest = without_none(settings)
     names = [name for name in (*DATA_OPTIONS, *TableOptions.names()) if name in rest]
     return {name: rest.pop(name) for name in names}, rest
@@ -217,7 +217,7 @@ def register_named_model(words: Sequence[str]) -> None:
 def _add_settings(
     command: Any, defaults: bool, only: Sequence[str], model: str | None = None
 ) -> None:
-    """Of all settings, the help has those of ``model``, or without one those of many models."""
+    """Add the options of all settings; the help shows those of ``model``, or of many models."""
     vars(command).pop("__signature__", None)
     parameters = []
     for name, field in all_settings().items():
@@ -291,7 +291,7 @@ def _defaults_text(field: Field[Any], models: Sequence[str]) -> str:
 
 
 def _help(field: Field[Any], models: Sequence[str]) -> str:
-    """What a setting means; to each model, if few have it."""
+    """The help of a setting; for each model if few models have it."""
     if len(models) > MAX_NAMED:
         return field.metadata["help"]
     meanings: dict[str, list[str]] = {}
@@ -336,13 +336,13 @@ def save_model(
 
 
 def check_new(path: Path, *, overwrite: bool) -> None:
-    """HopliteError if something is at ``path`` that is not to be replaced."""
+    """HopliteError if ``path`` exists, unless it may be overwritten."""
     if path.exists() and not overwrite:
         raise HopliteError(f"{path} already exists; use --overwrite.")
 
 
 def check_page(out: Path, *, overwrite: bool) -> None:
-    """Before any work: whether ``out`` can be written as an HTML page."""
+    """Check before any work that ``out`` can be written as an HTML page."""
     check_choice("the file extension of --out", out.suffix.lower(), (".html", ".htm"))
     folder = out.absolute().parent
     if not folder.is_dir() or out.is_dir():

@@ -152,7 +152,7 @@ def predict(
 def _print_sets(
     tally: Tally, coverage: float, what: str, *, by_class: bool, guaranteed: bool
 ) -> None:
-    """The sizes of the prediction sets, and what is known of their coverage."""
+    """The sizes of the prediction sets, and the guarantee of their coverage."""
     sizes, share = tally.set_sizes, 100 * coverage
     where = " of each class" if by_class else ""
     mean = sum(size * count for size, count in sizes.items()) / max(tally.rows, 1)
@@ -198,7 +198,7 @@ class Tally:
             self.set_sizes.update(batch["set_size"].tolist())
 
     def summary(self, what: str) -> dict[str, Any]:
-        """All of it, as plain JSON values; ``what`` is counted."""
+        """The counts as JSON values; ``what`` is "node" or "graph"."""
         values: dict[str, Any] = {f"{what}s": self.rows, "predicted": self.predicted()}
         if self.isolated is not None:
             values["isolated"] = self.isolated
@@ -207,7 +207,7 @@ class Tally:
         return values
 
     def predicted(self) -> dict[str, float]:
-        """How many of each class; of numbers their mean and range."""
+        """The count of each class, or the mean and range of numbers."""
         if self.classes:
             return dict(sorted(self.counts.items()))
         if not self.rows:

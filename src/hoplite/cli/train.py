@@ -118,7 +118,9 @@ def train(
         from hoplite.training.comparison import is_tables, with_default_model
 
         kept = out is not None and settings.get("preset", "default") == "default"
-        if kept and is_tables(data) and data.split.val.size:  # such a model shall know all labels
+        if (
+            kept and is_tables(data) and data.split.val.size
+        ):  # a saved model of a table learns from all labels
             settings = {"refit": True} | settings
         _, chosen, complete = with_default_model(data, model, settings)
         if data.stored is None and split_options(chosen, complete)[1].optimizer == "path":
@@ -131,7 +133,7 @@ def train(
 
 
 def _print_notes(family: type[Model], settings: dict[str, Any]) -> None:
-    """On options that change more than they say, or nothing."""
+    """Print notes on options that have no effect or change other defaults."""
     for name in sorted(settings.keys() - family.settings()):  # others than the defaults are errors
         console.print_note(f"note: {option_name(name)} has no effect: {family.name} has no {name}.")
     if note := switch_note(family, settings):

@@ -40,7 +40,7 @@ PIECE = 1 << 22  # bytes
 
 
 def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
-    """``array`` as the whole file ``path``, or nothing.
+    """Write ``array`` to the file ``path``, completely or not at all.
 
     Unlike ``np.save``, a full disk raises an error that says so.
     """
@@ -63,7 +63,7 @@ def all_crc32(folder: Path, *names: str) -> dict[str, int]:
 
 
 def check_crc32(folder: Path, expected: Mapping[str, int], *names: str) -> None:
-    """ValueError or OSError unless files have their ``wanted`` checksums."""
+    """ValueError or OSError unless files have the ``expected`` checksums."""
     for name in names:
         if file_crc32(folder / name) != expected.get(name):
             raise ValueError(f"{name} does not contain the data that was written to it")
@@ -170,7 +170,7 @@ class NpyRows:
 
 
 def _identity(file: BinaryIO) -> tuple[int, ...]:
-    """What another file in the place of this one differs in."""
+    """What identifies a file: another one at the same path differs in it."""
     facts = os.fstat(file.fileno())
     return facts.st_dev, facts.st_ino, facts.st_mtime_ns
 

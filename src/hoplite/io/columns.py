@@ -1,4 +1,4 @@
-"""Feature columns of a node table: what their cells mean, and how they become X.
+"""Feature columns of a node table: their types, and how they become X.
 
 DuckDB reads and types the cells; scikit-learn's scalers are fitted to blocks of rows whose size
 depends on the table's width alone, so that threads and memory change no bit. What was fitted is a
@@ -58,7 +58,10 @@ FLOATS = ("FLOAT", "DOUBLE", "DECIMAL")
 _ISO = r"^(\d{2})\.(\d{2})\.(\d{4})\b"
 _DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
 _SLASHES = r"\d{1,2}/\d{1,2}/\d{4}"
-SLASHED = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}  # by what such a date begins with
+SLASHED = {
+    "day": "%d/%m/%Y",
+    "month": "%m/%d/%Y",
+}  # formats of dates with slashes, by what comes first
 _TIME = r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
 _BLANK = r"^[\s\v\x{a0}\x{2007}\x{202f}\x{3000}]|[\s\v\x{a0}\x{2007}\x{202f}\x{3000}]$"
 _THOUSANDS = "[+-]?[1-9][0-9]{0,2},[0-9]{3}"
@@ -142,13 +145,13 @@ class Cells(NamedTuple):
     type: type[PreparedColumn]
     sql: str
     truth: bool = False
-    first: str = ""  # of dates with slashes: what they begin with
+    first: str = ""  # day or month: what comes first in dates with slashes
 
 
 def spellings(table: Table, name: str) -> list[Cells]:
-    """How text may spell numbers and dates, in the order to try.
+    """The ways in which text may spell numbers and dates, in the order to try them.
 
-    Plain numbers come first and as they are: that is fast.
+    Plain numbers come first, untrimmed, which is fast.
     """
     column = table.columns[name]
     text = text_sql(column)
@@ -342,7 +345,7 @@ class NumberFit:
         self._sample: list[np.ndarray] = []
         self._low, self._high = np.full(width, np.inf), np.full(width, -np.inf)
         self._binary, self._seen = np.ones(width, bool), 0
-        self.filled = np.zeros(width, np.int64)  # cells that are no gaps
+        self.filled = np.zeros(width, np.int64)  # number of cells that are not missing
 
     def add(self, cells: np.ndarray) -> None:
         """The next rows, (rows, width), NaN for gaps."""
@@ -353,7 +356,7 @@ class NumberFit:
         np.fmax(self._high, np.fmax.reduce(cells, axis=0), out=self._high)
         if self._scale == "robust":
             self._sample.append(cells[-self._seen % self._stride :: self._stride])
-        # mean and squares of what was seen and of these rows, as one (Chan, Golub and LeVeque);
+        # merge the mean and squares of earlier rows and of these (Chan, Golub and LeVeque);
         # importing scikit-learn for it would take 130 MB of an import's memory
         values = squeezed(cells) if self._scale == "log" else cells
         mean = np.nansum(values, axis=0) / np.maximum(counts, 1)

@@ -62,7 +62,7 @@ def converted(
     library = next((name for name in libraries if name in READERS), None)
     if library is None and not _is_pair(source):
         return source
-    if options.get("structural") is None:  # those of a model
+    if options.get("structural") is None:  # as in the model's training
         options["structural"] = count_of_model(prepare)
     options["link"] = options.get("link", False) or link_of_model(prepare)
     if library in ARRAYS:
@@ -441,7 +441,7 @@ def networkx_graph(graph: Any, **options: Any) -> Graph:
     node_table = {names.id: np.arange(len(number))} | {
         str(key): _column([data.get(key) for data in rows])
         for key in dict.fromkeys(key for data in rows for key in data)
-        if key != "id" and (features is None or key in needed)  # which is the node once more
+        if key != "id" and (features is None or key in needed)  # the id repeats the node
     }
     edge_table = {
         names.source: np.array([number[u] for u, *_ in edges], np.int64),

@@ -1,4 +1,4 @@
-"""Datasets that have a name: embedded ones, Reddit, and random graphs of any size.
+"""Named datasets: those in the package, Reddit, and random graphs of any size.
 
 Reddit's posts (Hamilton et al., 2017) are in the two public files that graph libraries share, in
 one archive, which is downloaded with a known hash and a size limit.
@@ -167,7 +167,7 @@ def load_reddit(folder: str | Path) -> Graph:
     folder = Path(folder)
     with open_npz(folder / NODES_FILE, _ADVICE) as file:
         labels, parts = file.read("label", "iu", 1), file.read("node_types", "iu", 1)
-        with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused as such
+        with np.errstate(over="ignore"):  # too large for float32: infinite, which Graph rejects
             features = file.read("feature", "fiu", 2).astype(np.float32, copy=False)
         n = len(features)
         if not n == len(labels) == len(parts):

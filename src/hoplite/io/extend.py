@@ -53,7 +53,7 @@ class NewNodes:
     before: int
     ids: np.ndarray  # (m,) of text
     integer_ids: bool
-    features: Any  # (m, d) float32, in the order of the graph's own; CSR if those are
+    features: Any  # (m, d) float32, in the order of the graph's features; CSR if these are CSR
     labels: np.ndarray  # (m,), -1 where unknown
     split: Split  # by the numbers of all nodes; empty unless the table has one
     sources: np.ndarray  # (e,)

@@ -148,26 +148,24 @@ def load(
     for name, here in CALLED.items():
         if name in options:
             raise ConfigError(f"{name!r} is a command-line option; pass {here}= instead.")
-    if not isinstance(source, str | os.PathLike):
-        others = {"structural": structural, "link": link} | options
-        others |= {} if split is None else {"split": split}
-        graph = converted(source, seed=seed, prepare=prepare, **others)
+    if isinstance(source, str | os.PathLike):
+        TableOptions.check_names(options, signature(load).parameters)
+        structural = count_of_model(prepare) if structural is None else structural
+        link = link or link_of_model(prepare)
+        graph = _load(source, seed, split, {"prepare": prepare} | options)
+        graph = with_structural(graph, structural, link=link)
+        if degrees := log_degrees_of(prepare):
+            graph = graph.with_loop_weight(prepare.loop_weight or graph.loop_weight)
+            graph = with_log_degree(graph, degrees)
+    else:
+        options |= {} if split is None else {"split": split}
+        options |= {"structural": structural, "link": link}
+        graph = converted(source, seed=seed, prepare=prepare, **options)
         if not isinstance(graph, Graph):
             raise DatasetError(
                 f"the graph has type {type(source).__name__}; pass {', '.join(NAMES)}, the path of "
                 f"a folder or file, {KNOWN}; for whole graphs, use hoplite.train_graphs."
             )
-        graph = graph.for_task(options.get("task"))
-        warn_of_unused_seed(graph, seed)
-        return graph
-    TableOptions.check_names(options, signature(load).parameters)
-    structural = count_of_model(prepare) if structural is None else structural
-    link = link or link_of_model(prepare)
-    graph = _load(source, seed, split, {"prepare": prepare} | options)
-    graph = with_structural(graph, structural, link=link)
-    if degrees := log_degrees_of(prepare):
-        graph = graph.with_loop_weight(prepare.loop_weight or graph.loop_weight)
-        graph = with_log_degree(graph, degrees)
     graph = graph.for_task(options.get("task"))
     warn_of_unused_seed(graph, seed)
     return graph

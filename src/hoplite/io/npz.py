@@ -42,7 +42,7 @@ MATRIX_OPTIONS = ("scale", "gaps", "directed")  # of tables, that also apply to 
 
 @dataclass(frozen=True, kw_only=True)
 class Meta(NodeFacts):
-    """What a file of Hoplite's own says about its graph."""
+    """The description of the graph in a file of :func:`write_npz`."""
 
     format: str
     version: int
@@ -169,7 +169,7 @@ def _read_plain(
     if LABEL_ARRAY in file:
         labels = np.maximum(file.read(LABEL_ARRAY, "iu", 1).astype(np.int64), -1)
     if FEATURE_ARRAY in file or labels is None:
-        with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused as such
+        with np.errstate(over="ignore"):  # too large for float32: infinite, which Graph rejects
             features = file.read(FEATURE_ARRAY, "fiub", 2).astype(np.float32, copy=False)
     else:
         features = np.empty((len(labels), 0), np.float32)
@@ -198,9 +198,9 @@ def _read_plain(
         features, facts["feature_names"], facts["preparation"] = prepared_matrix(
             FEATURE_ARRAY, features, chosen_preparation(prepare, settings)
         )
-    elif features.shape[1]:  # by which a model that was trained on prepared ones refuses them
+    elif features.shape[1]:  # so that a model of prepared features rejects these
         facts["feature_names"] = ListColumn(FEATURE_ARRAY, width=features.shape[1]).names()
-    elif directed:  # which a model must know
+    elif directed:  # so that a model keeps it
         facts["preparation"] = Preparation(TableOptions(directed=True), ())
     return Graph.from_edges(
         edges, features, labels, directed=directed, split=chosen, name=path.stem, **facts
@@ -278,7 +278,9 @@ def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
         class_names=graph.class_names,
         feature_names=graph.feature_names,
         node_ids=_plain_ids(graph.node_ids),
-        preparation=None if row_normalize else graph.preparation,  # which made other features
+        preparation=None
+        if row_normalize
+        else graph.preparation,  # the stored features are not the prepared ones
     )
     facts = msgspec.to_builtins(meta)
     for name in ("preparation", "split_seed"):

@@ -1,4 +1,4 @@
-"""Where node and edge tables come from: files, databases, queries and data frames.
+"""Sources of node and edge tables: files, databases, queries and data frames.
 
 Everything becomes a :class:`Table` of one DuckDB connection, with columns ``c0``, ``c1``, ... in
 place of the user's names, so that no name of a file ever becomes SQL. SQLite and Postgres come by
@@ -190,8 +190,8 @@ class Workspace:
         self.con: DuckDBPyConnection = duckdb.connect(":memory:", config=config)
         self._open.callback(self.con.close)
         self.con.execute("SET TimeZone = 'UTC'")
-        with contextlib.suppress(duckdb.Error):  # in a notebook without widgets there is none
-            self.con.execute("SET enable_progress_bar = false")  # which goes to standard output
+        with contextlib.suppress(duckdb.Error):  # fails in a notebook without widgets
+            self.con.execute("SET enable_progress_bar = false")  # it would print to standard output
         self._count = 0
 
     def __enter__(self) -> Workspace:
@@ -226,7 +226,7 @@ class Workspace:
             self.rows("USE kept")
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query; of a statement, nothing that matters."""
+        """All rows of a query."""
         return self.con.execute(sql, list(parameters)).fetchall()
 
     def row(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
@@ -326,7 +326,7 @@ def is_query(text: str) -> bool:
     return _QUERY.match(text) is not None
 
 
-# -------------------------------------------------------------------- what a source is
+# ------------------------------------------------------------------- types of sources
 
 
 def suffix_of(path: Path) -> str:

@@ -82,8 +82,8 @@ from hoplite.preparation import CREATE, ERROR, Preparation, TableOptions, chosen
 
 EDGE_COLUMNS = ("source", "target", "weight")
 SPLIT_WORDS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
-# Distinct numbers that are taken as classes without a question: where there are two nodes for each,
-# and where there are not.
+# Maximum number of distinct numbers that are classes by default: with at least two nodes for each,
+# and with fewer.
 MAX_WHOLE, MAX_FRACTIONS = (1000, 100), (20, 5)
 NODE_BYTES = 64  # of memory per node during an import
 MIN_ROOM = 100 * 10**6
@@ -159,13 +159,13 @@ def read_tables(
 
 
 def _name(source: Any) -> str:
-    """The name of the graph of a folder, file or server."""
+    """The default name of the graph of a folder, file or server."""
     return "graph" if is_postgres(source) else Path(source).resolve().stem
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What a user's ``prepare`` and options of tables mean.
+    """How to read tables, from a user's ``prepare`` and options of tables.
 
     Attributes
     ----------
@@ -231,7 +231,7 @@ def graph_of(
 
 
 def _check_tables(work: Workspace, nodes: Table, edges: Table, reading: Reading) -> None:
-    """DatasetError unless both tables have the columns that they need."""
+    """DatasetError unless both tables have the required columns."""
     options = reading.options
     if options.id not in nodes.names:
         _refuse_other_id(work, nodes, edges, options)
@@ -306,7 +306,7 @@ def require_columns(
 
 
 def with_unused(prepare: Preparation, edges: Table) -> Preparation:
-    """The same, unless it is fitted already, with the columns that no one asks ``edges`` for."""
+    """The preparation with the unused columns of ``edges``, unless it is fitted already."""
     used = {*prepare.options.edge_columns, prepare.options.weight}
     left = tuple(name for name in edges.names if name not in used)
     options = dataclasses.replace(prepare.options, nodes="", edges="")  # a query is not kept
@@ -320,7 +320,7 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
     names = [name for name in nodes.names if name not in (options.id, options.label, "split")]
     chosen = {*(options.only or names)} - {*options.drop}
     features = [name for name in names if name in chosen]
-    if prepare.columns is not None:  # another table may lack what is not used
+    if prepare.columns is not None:  # a table for a trained model may lack unused columns
         return features
     for option, allowed in (("drop", nodes.names), ("only", names), ("text", features)):
         for name in getattr(options, option):
@@ -454,7 +454,7 @@ class NodeTable:
         return bool(self._work.row(f"SELECT bool_and({whole}) FROM cells")[0])
 
     def _create(self, edges: Table) -> None:
-        """Give nodes that only edges name a row without values, behind all others, by name."""
+        """Append an empty row for each node that only edges refer to, sorted by name."""
         work, before = self._work, self.count
         with work.clear_errors(edges.label):
             ends = " UNION ALL ".join(
@@ -485,7 +485,7 @@ class NodeTable:
         return [*map(int, self.pieces("id"))] if self.integer_ids else [*self.pieces("id")]
 
     def features(self, split: Split) -> tuple[Any, tuple[str, ...], Preparation]:
-        """X, the names of its columns, and the preparation, fitted as the split allows."""
+        """X, the names of its columns, and the preparation, fitted on what the split allows."""
         if self._transformer is not None:
             matrix, names = self._transformed(self._transformer)
             preparation = dataclasses.replace(
@@ -525,7 +525,7 @@ class NodeTable:
         try:
             matrix = transformer.transform(frame)
             names = tuple(map(str, transformer.get_feature_names_out()))
-        except Exception as error:  # which may be anything of the user's own
+        except Exception as error:  # a user's transformer may raise any error
             raise DatasetError(
                 f"prepare, a {type(transformer).__name__}, fails on {table.label}: "
                 f"{first_line(error)}; fit it on the same columns first."
@@ -556,7 +556,7 @@ class NodeTable:
         return labels, tuple(names)
 
     def _coded(self, column: str) -> tuple[list[str], np.ndarray]:
-        """The distinct texts of a column, and for every row the place of its own, -1 for none."""
+        """The distinct texts of a column, and the index of each row's text, -1 for gaps."""
         rows = self._work.rows(
             f"SELECT {column} FROM cells WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY 1"
         )
@@ -624,7 +624,7 @@ class NodeTable:
         return Split(*(np.flatnonzero(part == i) for i in range(3)), note="from the split column")
 
     def _split_words(self) -> tuple[list[str], np.ndarray]:
-        """The checked words of the split column, and for every row the place of its own or -1."""
+        """The checked words of the split column, and the index of each row's word, or -1."""
         words, codes = self._coded("part")
         for word in words:
             if word not in SPLIT_WORDS:
@@ -754,7 +754,7 @@ class EdgeTable:
             check_ids(work, edges, *options.ends)
             self._refuse_unknown(rows, bad)
             work.rows("DELETE FROM pairs WHERE s IS NULL OR t IS NULL")
-        if weighted:  # the sum of repeated ones, whatever their order
+        if weighted:  # add up repeated edges, independent of their order
             with work.clear_errors(edges.label):
                 work.rows(
                     "CREATE OR REPLACE TABLE pairs AS SELECT s, t, type, "
@@ -768,7 +768,7 @@ class EdgeTable:
         return weighted
 
     def _refuse_unknown(self, rows: int, bad: int) -> None:
-        """DatasetError, or a warning, for the ``bad`` ones of so many edges."""
+        """DatasetError, or a warning, if ``bad`` of the edges have an unknown end."""
         work, edges, options = self.work, self.table, self.options
         ends = " UNION ALL ".join(
             f"SELECT {id_sql(edges, end)} AS id, row_number() OVER () AS row FROM {edges.sql}"
@@ -895,7 +895,7 @@ def import_tables(
     DiskGraph(nodes=3, edges=2, features=1)
     """
     out, note = Path(out), progress or (lambda what, share: None)
-    chosen = chosen_preparation(prepare, options)  # which refuses a transformer
+    chosen = chosen_preparation(prepare, options)  # rejects a transformer
     reading = Reading.of(prepare, options)
     if chosen.options.directed or chosen.options.type:
         raise ConfigError(
@@ -906,7 +906,7 @@ def import_tables(
     stamp.append(["preparation", zlib.crc32(to_json(chosen).encode())])
     if is_disk_graph(out):
         graph = DiskGraph(out)
-        # what a store of it was fitted with, and now asks for, is what the import found
+        # a store passes the preparation that this import fitted
         fitted = chosen.columns is not None and graph.preparation == chosen
         if graph.tables == stamp or (fitted and graph.tables[:-1] == stamp[:-1]):
             return

@@ -176,7 +176,7 @@ class Names:
 
     def __init__(self, names: Sequence[Any]) -> None:
         self._names = names
-        self._numbered = isinstance(names, range)  # 0 to n - 1, which need no table
+        self._numbered = isinstance(names, range)  # 0 to n - 1: no table is needed
         texts = () if self._numbered else names
         self._place = {str(name): place for place, name in enumerate(texts)}
         few = names if len(names) <= MAX_SORTED else ()
@@ -217,7 +217,7 @@ class Names:
 def find_examples(
     task: Task, logits: np.ndarray, names: Sequence[str]
 ) -> list[tuple[str, list[int]]]:
-    """Nodes to begin with, and what they are.
+    """Examples of nodes to look at, with a description.
 
     For numbers these are the largest and the smallest. For classes they are the most confident
     predictions of the class that is predicted least often, and the least confident of all.
@@ -303,7 +303,7 @@ class Answers:
         self._no_explanation = None
         try:
             explainer = Explainer(model, data, memory=memory)
-            explainer.explain_at(0).summary(brief=True)  # sets up what all of them share
+            explainer.explain_at(0).summary(brief=True)  # computes what all explanations share
             self._explainer = explainer
         except HopliteError as error:
             self._no_explanation = str(error)
@@ -343,7 +343,7 @@ class Answers:
         )
 
     def examples(self) -> FoundExamples:
-        """Nodes to begin with."""
+        """Examples of nodes to look at."""
         examples = [Examples(about, self._found(nodes)) for about, nodes in self._examples]
         return FoundExamples(examples)
 
@@ -432,7 +432,7 @@ class Answers:
 
     def _own_features(self, v: int) -> NodeFeatures:
         row, places = self._rows.row(v), list(range(len(self._cells)))
-        if len(places) > MAX_FEATURES:  # the words of a text, say: those that it has
+        if len(places) > MAX_FEATURES:  # e.g. words of a text: only the node's own
             nonzero = self._cell_of[np.flatnonzero(row)]
             places = list(dict.fromkeys(nonzero[nonzero >= 0].tolist()))[:MAX_FEATURES]
         features = [self._feature_at(place, row) for place in places]

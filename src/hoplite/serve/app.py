@@ -35,7 +35,7 @@ from hoplite.serve.answers import MAX_BODY, Answers, Failure, UnknownNode
 
 PAGE = files("hoplite.serve").joinpath("page")
 FILES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"}
-THREADS = 2  # which share one interpreter; products with S release it
+THREADS = 2  # few, as they share one interpreter; kernels release it
 SECONDS = 20.0  # for a request with its body
 IDLE_SECONDS = 25.0  # until a connection without a new request is closed; more than SECONDS
 MAX_CONNECTIONS = 512
@@ -256,7 +256,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(host: str, bound: socket.socket) -> str:
-    """Where a browser finds it.
+    """The address of the page for a browser.
 
     >>> with listen("127.0.0.1", 0) as bound:
     ...     address("127.0.0.1", bound).startswith("http://127.0.0.1:")
@@ -268,7 +268,7 @@ def address(host: str, bound: socket.socket) -> str:
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed when no new request has come for ``IDLE_SECONDS``.
+    """A connection that is closed after ``IDLE_SECONDS`` without a new request.
 
     That ends silent clients, headers that never end, and clients that do not read their answer. If
     an address has too many connections, the oldest of those that wait for a request is closed.
