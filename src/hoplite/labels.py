@@ -223,8 +223,8 @@ class Sets(LabelType):
         return np.column_stack([labels[:, place[name]] if name in place else none for name in to])
 
 
-CLASSES, NUMBERS, SETS = KINDS = (Classes(), Numbers(), Sets())
-TASK_WORDS = (AUTO, *[kind.task for kind in KINDS])
+CLASSES, NUMBERS, SETS = LABEL_TYPES = (Classes(), Numbers(), Sets())
+TASK_WORDS = (AUTO, *[type_.task for type_ in LABEL_TYPES])
 
 
 def check_task(task: str | None) -> str:
@@ -238,7 +238,7 @@ def label_type(labels: np.ndarray) -> LabelType:
     >>> label_type(np.array([0.5, 2.0])).task
     'regression'
     """
-    for type_ in KINDS:
+    for type_ in LABEL_TYPES:
         if type_.fits(labels):
             return type_
     raise GraphError(

@@ -45,10 +45,10 @@ def _option(
     *,
     reading: bool = False,
     choices: Sequence[str] = (),
-    shown: str = "",  # the default in a help, if not the default itself
+    default_text: str = "",  # the default in a help, if not the default itself
 ) -> Any:
     about = {"help": text, "reading": reading, "choices": tuple(choices)}
-    return field(default=default, metadata=about | {"shown": shown or default})
+    return field(default=default, metadata=about | {"default_text": default_text or default})
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ class TableOptions:
         "",
         "Node table: a file in the folder, a table of the database, or a query.",
         reading=True,
-        shown="nodes",
+        default_text="nodes",
     )
-    edges: str = _option("", "Edge table, chosen like --nodes.", reading=True, shown="edges")
+    edges: str = _option("", "Edge table, chosen like --nodes.", reading=True, default_text="edges")
     label: str = _option("label", "Label column.", reading=True)
     id: str = _option("id", "Id column.", reading=True)
     source: str = _option("source", "Edge column with the id of the source.", reading=True)
@@ -128,10 +128,10 @@ class TableOptions:
     text: tuple[str, ...] = _option(
         (),
         "Columns to turn into TF-IDF features: A,B.",
-        shown="texts of several words",
+        default_text="texts of several words",
     )
     terms: int = _option(20_000, "Maximum number of words per text column.")
-    only: tuple[str, ...] = _option((), "Columns to use as features: A,B.", shown="all")
+    only: tuple[str, ...] = _option((), "Columns to use as features: A,B.", default_text="all")
     scale: str = _option(
         "standard",
         "Scaling of numbers: standard, robust (median and quartiles), log or none.",
@@ -607,8 +607,8 @@ class Preparation:
         filled = sum(bool(column.fill) for column in self.fitted)
         how = "" if self.options.scale == "standard" else f" ({self.options.scale})"
         parts = {
-            f"{_kinds(scaled)} scaled{how}": len(scaled),
-            f"{_kinds(plain)} as {'it is' if len(plain) == 1 else 'they are'}": len(plain),
+            f"{_count_types(scaled)} scaled{how}": len(scaled),
+            f"{_count_types(plain)} as {'it is' if len(plain) == 1 else 'they are'}": len(plain),
             f"gaps in {plural(filled, 'column')} filled": filled,
             f"{plural(len(texts), 'text column')} one-hot encoded": len(texts),
         } | {
@@ -619,12 +619,12 @@ class Preparation:
         return (text.removeprefix(", ") + left).removeprefix(". ")
 
 
-def _kinds(columns: Sequence[PreparedColumn]) -> str:
+def _count_types(columns: Sequence[PreparedColumn]) -> str:
     """The number of columns of each type: ``2 numeric columns and 1 date column``."""
     counts = Counter(column.type_name for column in columns)
-    kinds = dict.fromkeys(type_.type_name for type_ in COLUMN_TYPES)
-    names = {kind: f"{kind.replace('number', 'numeric')} column" for kind in kinds}
-    return listing([plural(counts[kind], names[kind]) for kind in kinds if counts[kind]] or [""])
+    names = dict.fromkeys(type_.type_name for type_ in COLUMN_TYPES if counts[type_.type_name])
+    nouns = {name: f"{name.replace('number', 'numeric')} column" for name in names}
+    return listing([plural(counts[name], noun) for name, noun in nouns.items()] or [""])
 
 
 # How tables are read for a model whose training data had no preparation.

@@ -146,8 +146,8 @@ def _report_usage(error: Any) -> int:
         message = f"No such option: {error.option_name}.{hint}"
     unknown = re.match("No such command '(.+?)'", message)
     if unknown and context is not None:
-        flag, known = f"--{unknown[1]}", context.command.commands.items()
-        owners = [name for name, one in known if any(flag in option.opts for option in one.params)]
+        flag, commands = f"--{unknown[1]}", context.command.commands.items()
+        owners = [name for name, c in commands if any(flag in option.opts for option in c.params)]
         message += f" Did you mean `hoplite {owners[0]} {flag}`?" if len(owners) == 1 else ""
     if hasattr(error.__cause__, "errors"):  # pydantic's, of a value that is not of the type
         detail = error.__cause__.errors()[0]

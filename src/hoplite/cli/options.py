@@ -40,12 +40,8 @@ def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
     >>> complete(["sgc", "lgc"])("l")
     ['lgc']
     """
-    known = list(names)
-
-    def matches(incomplete: str) -> list[str]:
-        return [name for name in known if name.startswith(incomplete)]
-
-    return matches
+    allowed = list(names)
+    return lambda incomplete: [name for name in allowed if name.startswith(incomplete)]
 
 
 def complete_dataset(incomplete: str) -> list[str]:
@@ -260,7 +256,7 @@ def _reading_parameters(
     for name in tables:
         field = TableOptions.__dataclass_fields__[name]
         type_ = type(field.default) if isinstance(field.default, int) else str
-        default_text, text = field.metadata["shown"], field.metadata["help"]
+        default_text, text = field.metadata["default_text"], field.metadata["help"]
         default = str(default_text) if default_text else False
         if trained and name not in ("nodes", "edges"):
             default = "as in training"

@@ -117,10 +117,8 @@ def train(
     else:
         from hoplite.training.comparison import is_tables, with_default_model
 
-        kept = out is not None and settings.get("preset", "default") == "default"
-        if (
-            kept and is_tables(data) and data.split.val.size
-        ):  # a saved model of a table learns from all labels
+        saved = out is not None and settings.get("preset", "default") == "default"
+        if saved and is_tables(data) and data.split.val.size:  # learn from all labels
             settings = {"refit": True} | settings
         _, chosen, complete = with_default_model(data, model, settings)
         if data.stored is None and split_options(chosen, complete)[1].optimizer == "path":
