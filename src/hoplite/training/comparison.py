@@ -183,6 +183,7 @@ class Comparison:
             candidate = dataclasses.replace(candidate, learned=learned)
             if "val" in run.outputs:
                 candidate = self.judged(candidate, run.task, *run.outputs["val"])
+                candidate = dataclasses.replace(candidate, score=number(run.val_score))
         except OutOfTimeError:
             raise
         except Exception as error:  # also of code that is not ours, such as a user's own model
