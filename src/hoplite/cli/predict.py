@@ -130,8 +130,10 @@ def predict(
     columns = ["label", f"{what}s"] if tally.classes else ["", "value"]
     console.print_table(f"{data.name}: predictions of {plural(tally.rows, what)}", columns, rows)
     if sets is not None and tally.set_sizes:
-        guaranteed = model.fold_models is not None and data.stored is None
-        _print_sets(tally, sets, what, by_class=by_class, guaranteed=guaranteed)
+        _print_sets(tally, sets, what, by_class=by_class)
+    if sets is not None and model.fold_models is not None and data.stored is None:
+        least = max(0.0, 200 * sets - 100)
+        console.print_line(f"CV+ guarantees a coverage of at least {least:g} %.")
     extreme = "lowest" if ascending else "highest"
     column = "predicted value" if order.column == "predicted" else order.column
     rows = f", the {plural(written, what)} with the {extreme} {column}"
@@ -149,10 +151,8 @@ def predict(
         )
 
 
-def _print_sets(
-    tally: Tally, coverage: float, what: str, *, by_class: bool, guaranteed: bool
-) -> None:
-    """The sizes of the prediction sets, and the guarantee of their coverage."""
+def _print_sets(tally: Tally, coverage: float, what: str, *, by_class: bool) -> None:
+    """The sizes of the prediction sets."""
     sizes, share = tally.set_sizes, 100 * coverage
     where = " of each class" if by_class else ""
     mean = sum(size * count for size, count in sizes.items()) / max(tally.rows, 1)
@@ -169,9 +169,6 @@ def _print_sets(
             f"The model is right for more than {share:g} % of the {what}s, so the least certain "
             f"ones get an empty set; {advice}."
         )
-    if guaranteed:
-        least = max(0.0, 2 * share - 100)
-        console.print_line(f"CV+ guarantees a coverage of at least {least:g} %.")
 
 
 class Tally:
