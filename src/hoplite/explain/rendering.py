@@ -357,6 +357,7 @@ def describe(values: Summary, max_rows: int | None = None) -> Description:
     tables = [margin_table(values, by, max_rows) for by in HEADINGS if addends(values, by)]
     tables += [label_table(values)] if values.neighbour_labels else []
     notes = [exactness(values)]
+    notes += [link_sentence(values)] if values.model.temperature != 1 else []
     if values.flips:
         notes.append(flip_sentence(values))
     if values.changes and values.changes.checked:
