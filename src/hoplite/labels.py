@@ -18,6 +18,7 @@ from hoplite.errors import GraphError, check_choice, option_name, plural, some_o
 
 UNKNOWN_LABEL = -1
 AUTO = "auto"
+FEW_CLASSES = 100  # numbers of classes that the labels of fewer nodes may have, too
 JOINT = "|"  # between the labels of one node
 MAX_NUMBER = 1e100  # larger ones overflow when squared and summed
 
@@ -95,7 +96,7 @@ class Classes(LabelType):
         labels, n = labels.astype(np.int64), len(labels)
         if labels.min(initial=0) < UNKNOWN_LABEL:
             raise GraphError(f"labels contain {labels.min()}; use -1 for an unknown label.")
-        if names is None and labels.max(initial=-1) >= max(n, 1):
+        if names is None and labels.max(initial=-1) >= max(n, FEW_CLASSES):
             raise GraphError(
                 f"the largest label is {labels.max():,}, but {plural(n, 'node')} cannot have so "
                 "many classes; number the classes 0, 1, 2, ... and use -1 for an unknown label."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,19 @@ def test_parts_add_up_to_the_logit(small: GraphSet, name: str, threshold: float)
         if name != "pool":
             assert lead.parts is not None
             assert lead.parts.shape[1] == small.sizes[g]
+
+
+@pytest.mark.skipif("HOPLITE_TU" not in os.environ, reason="needs the folder of the TU sets")
+@pytest.mark.parametrize("name", ["PROTEINS", "NCI1"])
+@pytest.mark.parametrize("family", ["hops", "colours"])
+def test_parts_add_up_on_public_sets(name: str, family: str) -> None:
+    graphs = hoplite.load_graphs(Path(os.environ["HOPLITE_TU"], f"{name}.npz"), split=0)
+    model = train_graphs(graphs, family, test=False).model
+    logits = model.logits(graphs)
+    for g in graphs.table.split.test.tolist():
+        alone = explain_graph(model, graphs, g, model.class_names[0], alone=True)
+        assert alone.logit == pytest.approx(logits[g, 0], abs=1e-5)
+        assert abs(alone.residual) < 1e-5
 
 
 def test_names_are_escaped_in_pictures(small: GraphSet, models: dict[str, GraphModel]) -> None:

@@ -310,6 +310,53 @@ def test_lists_of_networkx_and_igraph_graphs() -> None:
     assert load_graphs([three, three], labels=[0, 1]).adjacency.nnz == 12
 
 
+def test_lists_of_igraph_graphs_have_the_names_of_their_vertices() -> None:
+    igraph = pytest.importorskip("igraph")
+    plain, several = igraph.Graph.Ring(3), igraph.Graph([(0, 1), (0, 1)])
+    for graph in (plain, several):
+        graph.vs["name"] = [f"v{i}" for i in range(graph.vcount())]
+        graph.vs["charge"] = [0.5 * i for i in range(graph.vcount())]
+    graphs = load_graphs([plain, several], labels=["ring", "pair"])
+    assert graphs.feature_names == ("charge",)
+    assert graphs.node_ids == ["v0", "v1", "v2", "v0", "v1"]
+    nx = pytest.importorskip("networkx")
+    again = load_graphs([igraph.Graph.from_networkx(nx.path_graph(["a", "b"]))], labels=[0])
+    assert (again.node_ids, again.num_features) == (["a", "b"], 0)
+
+
+def test_lists_of_networkx_graphs_may_have_several_types() -> None:
+    nx = pytest.importorskip("networkx")
+    pairs = [("a", "b"), ("b", "c")]
+    types = (nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph)
+    graphs = load_graphs([nx.Graph(), *(make(pairs) for make in types)], labels=[0, 1, 0, 1, 0])
+    assert graphs.sizes.tolist() == [0, 3, 3, 3, 3]
+    assert all((graphs[g].adjacency != graphs[1].adjacency).nnz == 0 for g in range(2, 5))
+    with pytest.raises(ConfigError, match="directed"):
+        load_graphs([nx.DiGraph(pairs)], labels=[0], directed=True)
+
+
+def test_graphs_without_labels_are_not_trained_on(small: GraphSet) -> None:
+    with pytest.raises(GraphError, match="no training graph"):
+        train_graphs(small.with_labels(None))
+
+
+def test_labels_of_pyg_graphs_may_be_missing() -> None:
+    torch, pyg = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+
+    def labels(*values: Any) -> Any:
+        edges = torch.empty(2, 0).long()
+        data = [pyg.Data(x=torch.ones(1, 1), edge_index=edges, y=value) for value in values]
+        return load_graphs(data).labels
+
+    np.testing.assert_array_equal(labels(torch.tensor([1]), None, 0), [1, -1, 0])
+    np.testing.assert_array_equal(labels(torch.tensor([[1, 0]]), None), [[1, 0], [-1, -1]])
+    np.testing.assert_array_equal(labels(torch.tensor([[0.5]]), None), [0.5, np.nan])
+    np.testing.assert_array_equal(labels(torch.tensor([3])), [3])  # of a model with more classes
+    assert labels(None, None).tolist() == [-1, -1]
+    with pytest.raises(GraphError, match="y has 1 to 2 values"):
+        labels(torch.tensor([1]), torch.tensor([1, 0]))
+
+
 def test_lists_of_pyg_graphs() -> None:
     torch, pyg = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
     pairs = torch.tensor([[0, 1], [1, 2]])
@@ -321,6 +368,11 @@ def test_lists_of_pyg_graphs() -> None:
     assert graphs.table.labels.tolist() == [1, 0]
     assert graphs.adjacency.nnz == 4
     assert graphs.num_features == 3
+    bonds = pyg.Data(edge_index=pairs, edge_attr=torch.tensor([[2.0], [3.0]]), num_nodes=4)
+    graphs = load_graphs([bonds, bonds], labels=[0, 1])
+    assert graphs.num_features == 0
+    assert graphs.sizes.tolist() == [4, 4]
+    assert graphs[0].adjacency.sum() == 10.0  # weights, as of a single graph
 
 
 def test_sets_check_themselves(small: GraphSet) -> None:

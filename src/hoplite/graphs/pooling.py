@@ -160,14 +160,9 @@ class HopPooling(Pooling):
         if settings.structure == "none" and not graphs.num_features:
             raise GraphError(f"{graphs.name} has no node features; set structure to auto.")
         if settings.structure == "add" or not graphs.num_features:
-            bins = np.unique(
-                np.concatenate(
-                    [
-                        np.unique(degree_bins(block)[inside])
-                        for block, inside in training_blocks(graphs, train)
-                    ]
-                )
-            )
+            blocks = training_blocks(graphs, train)
+            own = [np.unique(degree_bins(block)[inside]) for block, inside in blocks]
+            bins = np.unique(np.concatenate(own))
         return cls(settings, graphs.num_features, {"bins": bins})
 
     def node_features(self, block: Graph) -> np.ndarray | sp.csr_array:
@@ -288,7 +283,7 @@ def group_sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """The sums over the nodes of each graph, of (k + 1, n, d): float64 (k + 1, G, d)."""
     n = values.shape[1]
     members = sp.csr_array((np.ones(n), np.arange(n), offsets), shape=(len(offsets) - 1, n))
-    return np.stack([members @ hop.astype(np.float64) for hop in values])
+    return np.stack([members @ hop for hop in values.astype(np.float64, copy=False)])
 
 
 @dataclass(frozen=True)
@@ -317,7 +312,7 @@ class Fourier(HopPooling):
         fitted = super().fit(graphs, train, settings)
         training, scaler = np.isin(np.arange(len(graphs)), train), StandardScaler()
         for part, offsets, values in fitted.hop_blocks(graphs):
-            rows = _side_by_side(values)[np.repeat(training[part], np.diff(offsets))]
+            rows = np.hstack(values)[np.repeat(training[part], np.diff(offsets))]
             if len(rows):
                 scaler.partial_fit(rows)
         fitted.state |= {"mean": scaler.mean_, "deviation": scaler.scale_}
@@ -329,7 +324,7 @@ class Fourier(HopPooling):
             raise ValueError(f"its scales are not those of {shape[0]:,} columns")
 
     def pooled(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        waves = self.waves(_side_by_side(values))
+        waves = self.waves(np.hstack(values))
         return group_sums(waves[None], offsets)[0] / np.maximum(np.diff(offsets), 1)[:, None]
 
     def waves(self, rows: np.ndarray) -> np.ndarray:
@@ -345,16 +340,11 @@ class Fourier(HopPooling):
 
     def node_parts(self, graphs: GraphSet, theta: np.ndarray) -> np.ndarray | None:
         ((_, _, values),) = self.hop_blocks(graphs)
-        waves = self.waves(_side_by_side(values))
+        waves = self.waves(np.hstack(values))
         return (waves.astype(np.float64) @ theta / max(len(waves), 1))[None]
 
     def names(self, feature_names: list[str]) -> list[str]:
         return [f"wave {j}" for j in range(self.settings.count)]
-
-
-def _side_by_side(values: np.ndarray) -> np.ndarray:
-    hops, n, d = values.shape
-    return values.transpose(1, 0, 2).reshape(n, hops * d).astype(np.float64)
 
 
 # -------------------------------------------------------------------------------- colours

@@ -11,6 +11,7 @@ import dataclasses
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from hoplite.errors import (
 from hoplite.graph import Graph, Split
 from hoplite.graphs.files import FILE, open_graph_files, read_npz_graphs, tag_features
 from hoplite.graphs.graph_set import GraphSet
-from hoplite.io.convert import array_of, coded_labels, networkx_graph
+from hoplite.io.convert import array_of, coded_labels, from_pyg, networkx_graph, plain_igraph
 from hoplite.io.npz import open_npz
 from hoplite.io.sources import (
     Table,
@@ -132,6 +133,9 @@ def load_graphs(
     >>> load_graphs([pair, pair], labels=["a", "b"])
     GraphSet(graphs=2, nodes=4, edges=2, features=1, classes=2)
     """
+    options = {name: value for name, value in options.items() if value is not None}
+    if options.get("directed") or options.get("type"):
+        raise ConfigError("directed and type are not supported for sets of graphs; leave them out.")
     if isinstance(source, GraphSet):
         graphs = source
     elif isinstance(source, list | tuple) and not _are_frames(source):
@@ -149,8 +153,10 @@ def load_graphs(
             f"{source} is not a set of graphs; pass a folder or a database with the tables graphs, "
             "nodes and edges, a folder of the TU collection, or a .npz file."
         )
-    graphs = graphs.for_task(options.get("task"))
-    graphs = graphs.with_split(_drawn(graphs.table.split, graphs.table.labels, seed))
+    if "task" in options:
+        graphs = graphs.for_task(options["task"])
+    if seed is not None:
+        graphs = graphs.with_split(_drawn(graphs.table.split, graphs.table.labels, seed))
     warn_of_unused_seed(graphs.table, seed)
     return graphs
 
@@ -168,13 +174,11 @@ def _are_frames(source: Sequence[Any]) -> bool:
 
 def _is_tables(path: Path) -> bool:
     """Whether a folder or a database has a table ``graphs``."""
-    if path.is_dir() and not table_files(path, "graphs"):
-        return False
-    if not path.is_dir() and not is_database(path):
-        return False
+    if path.is_dir():
+        return bool(table_files(path, "graphs"))
     try:
         with Workspace() as work:
-            return bool(open_tables(work, path, TableOptions(), ["graphs"]))
+            return is_database(path) and bool(open_tables(work, path, TableOptions(), ["graphs"]))
     except HopliteError:
         return False
 
@@ -183,10 +187,7 @@ def _is_tables(path: Path) -> bool:
 
 
 def _read_tables(source: Any, seed: int | None, prepare: Any, options: Options) -> GraphSet:
-    options = {name: value for name, value in options.items() if value is not None}
     reading = Reading.of(prepare, options)
-    if reading.options.directed or reading.options.type:
-        raise ConfigError("directed and type are not supported for sets of graphs; leave them out.")
     with Workspace() as work:
         if isinstance(source, list | tuple):
             pairs = zip(source, STEMS, strict=True)
@@ -314,24 +315,37 @@ def _from_list(
     (library,) = libraries
     if library in ("networkx", "igraph"):
         return _from_named(graphs, labels, seed, prepare, options)
-    if library == "hoplite":
-        plain = list(graphs)
-    else:
-        plain = [*map(_from_pyg, graphs)]
-        if labels is None and all(data.get("y") is not None for data in graphs):
-            values = [np.asarray(data.y.detach().cpu()).reshape(-1) for data in graphs]
-            labels = np.stack(values) if len(values[0]) > 1 else np.concatenate(values)
+    if library == "torch_geometric":
+        labels = _pyg_labels(graphs) if labels is None else labels
+        graphs = [*map(_from_pyg, graphs)]
     codes, names = coded_labels(labels, options.get("task"))
-    return GraphSet.from_graphs(plain, codes, class_names=names)
+    return GraphSet.from_graphs(graphs, codes, class_names=names)
+
+
+def _pyg_labels(graphs: Sequence[Any]) -> np.ndarray | None:
+    """The labels ``y``, (G, m), with NaN for graphs that have none; None if no graph has one."""
+    import torch
+
+    given = [data.get("y") for data in graphs]  # tensors, or plain numbers
+    values = [None if y is None else np.ravel(array_of(torch.as_tensor(y))) for y in given]
+    widths = {len(value) for value in values if value is not None}
+    if len(widths) > 1:
+        raise GraphError(
+            f"y has {min(widths)} to {max(widths)} values; all graphs must have the same number."
+        )
+    unknown = np.full(sum(widths), np.nan)
+    return np.stack([unknown if v is None else v for v in values]) if widths else None
 
 
 def _from_pyg(data: Any) -> Graph:
-    fields = {name: data.get(name) for name in ("x", "edge_index", "edge_weight")}
-    arrays = {name: array_of(value) for name, value in fields.items() if value is not None}
-    features = arrays.get("x", np.empty((data.num_nodes, 0), np.float32))
-    features = features[:, None] if features.ndim == 1 else features
-    pairs = arrays.get("edge_index", np.empty((2, 0), np.int64))
-    return Graph.from_edges(pairs.T, features, weights=arrays.get("edge_weight"))
+    import torch
+
+    plain = copy(data)
+    plain.y = None  # which is not the label of its nodes
+    if data.get("x") is not None:
+        return from_pyg(plain)
+    plain.x = torch.ones(data.num_nodes, 1)  # instead of structural features
+    return from_pyg(plain).with_features(np.empty((data.num_nodes, 0), np.float32))
 
 
 def _from_named(
@@ -341,34 +355,31 @@ def _from_named(
     require_extra("convert", "a list of graphs", "networkx")
     import networkx as nx
 
-    if labels is None:
-        labels = [*map(_label_of, graphs)]
-        labels = labels if any(label is not None for label in labels) else None
-    plain = [graph if isinstance(graph, nx.Graph) else graph.to_networkx() for graph in graphs]
-    sizes = [*map(len, plain)]
-    block = nx.disjoint_union_all(plain)
+    block, sizes, ids, known = nx.MultiDiGraph(), [], [], []  # it takes edges of any graph
+    for graph in graphs:
+        plain, own = (graph, [*graph]) if isinstance(graph, nx.Graph) else plain_igraph(graph)
+        known.append(plain.graph.get("label"))
+        numbered = nx.convert_node_labels_to_integers(plain, len(block))
+        block.update(numbered.edges(data=True), numbered.nodes(data=True))
+        sizes.append(len(own))
+        ids += own
     for data in block.nodes.values():
-        for name in ("_igraph_index", "label", "split"):
+        for name in ("label", "split"):
             data.pop(name, None)
-    chosen = {name: value for name, value in options.items() if value is not None}
+    if labels is None and any(label is not None for label in known):
+        labels = known
     codes, names = coded_labels(labels, options.get("task"))
-    table = Graph.from_edges([], np.empty((len(plain), 0)), codes, class_names=names)
+    table = Graph.from_edges([], np.empty((len(sizes), 0)), codes, class_names=names)
     values = table.for_task(options.get("task")).labels
     train = _drawn(Split(np.flatnonzero(known_labels(values))), values, seed).train
-    inside = np.flatnonzero(np.isin(np.repeat(np.arange(len(plain)), sizes), train))
+    inside = np.flatnonzero(np.isin(np.repeat(np.arange(len(sizes)), sizes), train))
     if prepare is None and inside.size:
-        prepare = networkx_graph(block.subgraph(inside.tolist()), **chosen).preparation
+        prepare = networkx_graph(block.subgraph(inside.tolist()), **options).preparation
         fixed = {*TableOptions.names()} - {*TableOptions.names(reading=True)}
-        chosen = {name: value for name, value in chosen.items() if name not in fixed}
-    whole = networkx_graph(block, prepare=prepare, **chosen)
-    own = {"node_ids": [name for graph in plain for name in graph.nodes], "class_names": names}
-    return _set_of(whole, sizes, codes, preparation=whole.preparation, **own)
-
-
-def _label_of(graph: Any) -> Any:
-    if _library(graph) == "networkx":
-        return graph.graph.get("label")
-    return graph["label"] if "label" in graph.attributes() else None
+        options = {name: value for name, value in options.items() if name not in fixed}
+    whole = networkx_graph(block, prepare=prepare, **options)
+    own = {"node_ids": ids, "class_names": names, "preparation": whole.preparation}
+    return _set_of(whole, sizes, codes, **own)
 
 
 # ---------------------------------------------------------------------------------- files
@@ -397,7 +408,7 @@ def read_tu(folder: str | Path) -> GraphSet:
                 warnings.simplefilter("ignore", UserWarning)  # NumPy's, of an empty file
                 return np.loadtxt(path, dtype, delimiter=",", ndmin=2, encoding="utf-8")
         except (ValueError, OSError) as error:
-            raise DatasetError(f"{path} cannot be read: {error}.") from None
+            raise DatasetError(f"{path} cannot be read: {first_line(error)}.") from None
 
     indicator, pairs = table("graph_indicator"), table("A")
     if indicator is None or pairs is None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hoplite.config import TrainingConfig
-from hoplite.errors import ConfigError, HopliteError, HopliteWarning, nearest_hint
+from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning, nearest_hint
 from hoplite.formatting import Described, Description, Table
 from hoplite.graph import Split
 from hoplite.graphs.graph_set import GraphSet
@@ -279,6 +279,10 @@ def _trained(
     graphs: GraphSet, candidate: Candidate, training: Mapping[str, Any], *, test: bool
 ) -> tuple[TrainingResult, Pooling]:
     family, train = find_family(candidate.family), graphs.table.split.train
+    if not graphs.sizes[train].any():
+        raise GraphError(
+            f"{graphs.name} has no training graph with a label and nodes; label some of its graphs."
+        )
     pooling = family.fit(graphs, train, candidate.settings)
     pooled = PooledGraphs.of(graphs, pooling)
     return train_nodes(pooled, "sgc", test=test, **(HEAD | dict(training))), pooling

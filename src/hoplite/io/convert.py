@@ -379,9 +379,15 @@ def from_igraph(graph: Any, *, id: str = "name", **options: Any) -> Graph:
     5
     """
     require_extra("convert", "from_igraph", "networkx")
-    plain = graph.to_networkx(vertex_attr_hashable="_igraph_index")  # names may repeat
-    names = [data.pop(id, node) for node, data in plain.nodes.items()]
+    plain, names = plain_igraph(graph, id)
     return from_networkx(plain, **options).with_node_ids(names)
+
+
+def plain_igraph(graph: Any, id: str = "name") -> tuple[Any, list[Any]]:
+    """An igraph graph as one of NetworkX, and the ids of its nodes, which may repeat."""
+    plain = graph.to_networkx(vertex_attr_hashable="_igraph_index")
+    nodes = plain.nodes.items()  # "_nx_name" is what igraph calls nodes that came from NetworkX
+    return plain, [data.pop(id, data.pop("_nx_name", node)) for node, data in nodes]
 
 
 def _frames_graph(
