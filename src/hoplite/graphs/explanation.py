@@ -24,11 +24,7 @@ from hoplite.formatting import MAX_ROWS, Described, Description, Table, signed
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.model import GraphModel
-from hoplite.plots import COLOURS
-
-MAX_DRAWN, MAX_NAMED = 300, 60  # nodes in a picture, and in one with their names
-ROUNDS = 80  # of the layout
-SIZE = 640  # pixels
+from hoplite.plots.drawings import node_link_svg
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -201,38 +197,8 @@ class GraphExplanation(Described):
         str
             An SVG element.
         """
-        explained = self.parts is not None
-        amounts = np.zeros(self.graph.num_nodes) if self.by_node is None else self.by_node
-        kept = np.sort(np.argsort(-np.abs(amounts), kind="stable")[:MAX_DRAWN])
-        adjacency = self.graph.adjacency[kept][:, kept]
-        positions = 24 + (SIZE - 72) * layout(adjacency)
-        most = float(np.abs(amounts).max(initial=0)) or 1.0
-        edges = positions[np.argwhere(np.triu(adjacency.toarray()))].reshape(-1, 4)
-        parts = [
-            f'<line x1="{a:.1f}" y1="{b:.1f}" x2="{c:.1f}" y2="{d:.1f}" '
-            f'stroke="{COLOURS["axis"]}" stroke-opacity="0.6"/>'
-            for a, b, c, d in edges
-        ]
-        for (x, y), node in zip(positions, kept.tolist(), strict=True):
-            amount, name = float(amounts[node]), html.escape(str(self.node_ids[node]))
-            share = abs(amount) / most
-            colour = COLOURS["axis" if not explained else "push" if amount >= 0 else "pull"]
-            title = f"{name}: {signed(amount, 4)}" if explained else name
-            parts.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{4 + 12 * share**0.5:.1f}" '
-                f'fill="{colour}" fill-opacity="{0.25 + 0.75 * share:.2f}" '
-                f'stroke="{colour}"><title>{title}</title></circle>'
-            )
-            if len(kept) <= MAX_NAMED:
-                parts.append(
-                    f'<text x="{x + 18:.1f}" y="{y + 4:.1f}" font-size="13" '
-                    f'font-family="sans-serif" fill="{COLOURS["ink"]}">{name}</text>'
-                )
-        label = html.escape(f"Graph {self.graph_id}: parts of {self.class_} by node")
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" width="{SIZE}" '
-            f'role="img" aria-label="{label}">{"".join(parts)}</svg>'
-        )
+        label = f"Graph {self.graph_id}: parts of {self.class_} by node"
+        return node_link_svg(self.graph.adjacency, self.node_ids, self.by_node, label)
 
     def page(self) -> str:
         """The picture and the tables as one HTML page; all names are escaped.
@@ -325,24 +291,3 @@ def explain_graph(
 
 def _strongest(parts: Iterable[tuple[Any, float]], top: int) -> list[tuple[Any, float]]:
     return sorted(parts, key=lambda pair: -abs(pair[1]))[:top]
-
-
-def layout(adjacency: Any) -> np.ndarray:
-    """Positions of the nodes in the unit square, by forces between them: (n, 2).
-
-    All nodes repel each other and edges attract (Fruchterman and Reingold, 1991), from a circle.
-    """
-    n = adjacency.shape[0]
-    turn = 2 * np.pi * np.arange(n) / max(n, 1)
-    positions = np.column_stack([np.cos(turn), np.sin(turn) * 0.999])
-    joined = adjacency.toarray() > 0
-    ideal = 1.5 / np.sqrt(max(n, 1))
-    for step in range(ROUNDS):
-        gap = positions[:, None] - positions[None]
-        distance = np.maximum(np.sqrt((gap**2).sum(axis=2)), 1e-3)
-        force = (ideal / distance) ** 2 - np.where(joined, distance / ideal, 0.0)
-        move = (gap * force[:, :, None]).sum(axis=1) - 0.05 * positions / ideal
-        length = np.maximum(np.sqrt((move**2).sum(axis=1)), 1e-9)[:, None]
-        positions = positions + move / length * np.minimum(length, 0.2 * (1 - step / ROUNDS))
-    low, high = positions.min(axis=0, initial=0), positions.max(axis=0, initial=1)
-    return (positions - low) / max(float((high - low).max()), 1e-9)

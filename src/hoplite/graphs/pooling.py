@@ -312,7 +312,7 @@ class Fourier(HopPooling):
         fitted = super().fit(graphs, train, settings)
         training, scaler = np.isin(np.arange(len(graphs)), train), StandardScaler()
         for part, offsets, values in fitted.hop_blocks(graphs):
-            rows = np.hstack(values)[np.repeat(training[part], np.diff(offsets))]
+            rows = np.hstack([*values])[np.repeat(training[part], np.diff(offsets))]
             if len(rows):
                 scaler.partial_fit(rows)
         fitted.state |= {"mean": scaler.mean_, "deviation": scaler.scale_}
@@ -324,7 +324,7 @@ class Fourier(HopPooling):
             raise ValueError(f"its scales are not those of {shape[0]:,} columns")
 
     def pooled(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        waves = self.waves(np.hstack(values))
+        waves = self.waves(np.hstack([*values]))
         return group_sums(waves[None], offsets)[0] / np.maximum(np.diff(offsets), 1)[:, None]
 
     def waves(self, rows: np.ndarray) -> np.ndarray:
@@ -334,13 +334,12 @@ class Fourier(HopPooling):
         weights = rng.standard_normal((width, count)) * self.settings.frequency / np.sqrt(width)
         shift = rng.uniform(0, 2 * np.pi, count)
         scaled = ((rows - self.state["mean"]) / self.state["deviation"]).astype(np.float32)
-        return np.sqrt(np.float32(2)) * np.cos(
-            scaled @ weights.astype(np.float32) + shift.astype(np.float32)
-        )
+        phases = scaled @ weights.astype(np.float32) + shift.astype(np.float32)
+        return np.sqrt(np.float32(2)) * np.cos(phases)
 
     def node_parts(self, graphs: GraphSet, theta: np.ndarray) -> np.ndarray | None:
         ((_, _, values),) = self.hop_blocks(graphs)
-        waves = self.waves(np.hstack(values))
+        waves = self.waves(np.hstack([*values]))
         return (waves.astype(np.float64) @ theta / max(len(waves), 1))[None]
 
     def names(self, feature_names: list[str]) -> list[str]:

@@ -206,6 +206,8 @@ def _table_set(
         require_columns(table, [GRAPH])
     label = reading.options.label
     plain = dataclasses.replace(reading.options, id=GRAPH, drop=(), only=(), text=())
+    if reading.needs_label:
+        require_columns(graphs, [label])
     others = [name for name in graphs.names if name not in (GRAPH, label, "split")]
     known = Reading(Preparation(plain), needs_label=reading.needs_label)
     no_edges = empty_table("edges", dict.fromkeys(reading.options.ends, "VARCHAR"))
@@ -219,7 +221,7 @@ def _table_set(
     joined = _keyed(edges, reading.options.ends)
     reading = dataclasses.replace(reading, needs_label=False)
     if reading.preparation.columns is None:
-        reading = _fitted(work, keyed, joined, reading, [ids[g] for g in split.train])
+        reading = _fitted(work, keyed, no_edges, reading, [ids[g] for g in split.train])
     table = NodeTable(work, keyed, joined, reading)
     features, names, preparation = table.features(Split())
     pairs = EdgeTable(work, joined, reading.options, nodes.label).pairs()
@@ -268,7 +270,7 @@ def _keyed(table: Table, ends: Sequence[str]) -> Table:
 
 
 def _fitted(
-    work: Workspace, nodes: Table, edges: Table, reading: Reading, train: Sequence[str]
+    work: Workspace, nodes: Table, no_edges: Table, reading: Reading, train: Sequence[str]
 ) -> Reading:
     """The same with a preparation that is fitted to the nodes of training graphs."""
     work.rows("CREATE TABLE training (g VARCHAR)")
@@ -277,15 +279,10 @@ def _fitted(
     key = nodes.columns[reading.options.id]
     inside = f"split_part({key}, {literal(SEPARATOR)}, 1) IN (SELECT g FROM training)"
     part = dataclasses.replace(nodes, sql=f"(SELECT * FROM {nodes.sql} WHERE {inside})")
-    strict = dataclasses.replace(reading.options, unknown_nodes="drop")
-    first = dataclasses.replace(
-        reading, preparation=dataclasses.replace(reading.preparation, options=strict)
-    )
-    table = NodeTable(work, part if train else nodes, edges, first)
+    table = NodeTable(work, part if train else nodes, no_edges, reading)
     prepared = table.features(Split(train=np.arange(table.count)))[2]
     _forget(work)
-    options = dataclasses.replace(prepared.options, unknown_nodes=reading.options.unknown_nodes)
-    return dataclasses.replace(reading, preparation=dataclasses.replace(prepared, options=options))
+    return dataclasses.replace(reading, preparation=prepared)
 
 
 def _forget(work: Workspace) -> None:
@@ -309,8 +306,7 @@ def _from_list(
     libraries = {*map(_library, graphs)}
     if len(libraries) != 1 or None in libraries:
         raise GraphError(
-            "pass a list of graphs from one library: PyTorch Geometric, NetworkX, igraph or "
-            "Hoplite."
+            "pass graphs of one library: PyTorch Geometric, NetworkX, igraph or Hoplite."
         )
     (library,) = libraries
     if library in ("networkx", "igraph"):

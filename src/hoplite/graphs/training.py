@@ -27,7 +27,7 @@ from hoplite.models.settings import TRAINING
 from hoplite.training.fit import MAX_FOLDED, fold_numbers
 from hoplite.training.results import TrainingResult
 from hoplite.training.results import train as train_nodes
-from hoplite.training.scoring import ScoredRun
+from hoplite.training.scoring import ScoredRun, number
 
 AUTO = "auto"
 HEAD = {"hops": 0, "optimizer": "path"}  # of the linear map
@@ -112,10 +112,7 @@ class GraphResult(Described):
             "graphs": len(self.graphs),
             "model": pooling.name,
             "config": own | dataclasses.asdict(self.result.training_config),
-            "candidates": {
-                candidate.title: candidate.loss if math.isfinite(candidate.loss) else None
-                for candidate in self.candidates
-            },
+            "candidates": {one.title: number(one.loss) for one in self.candidates},
             "seconds": self.seconds,
         }
 
@@ -190,8 +187,8 @@ def train_graphs(
     else:
         tried, failures = [], []
         untried = candidates_of(GRID if grid is None else grid, own)
-        for number, candidate in enumerate(untried):
-            note(candidate.title, number / (len(untried) + 1))
+        for position, candidate in enumerate(untried):
+            note(candidate.title, position / (len(untried) + 1))
             try:
                 run = compare(graphs, candidate, training)
                 loss, accuracy = run.judged[1], run.judged_accuracy

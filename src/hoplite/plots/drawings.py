@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hoplite.errors import require_extra
-from hoplite.formatting import short
-from hoplite.plots import Drawing, axis, finite, layout, peak, safe, stroke_of, thin
+from hoplite.formatting import short, signed
+from hoplite.plots import COLOURS, Drawing, axis, finite, layout, peak, safe, stroke_of, thin
 
 NAME = 20  # characters of a name next to a bar, on an axis or in a legend
 FAINT = 0.45  # the opacity of bars that stand for many, or for none
@@ -20,6 +23,9 @@ MARGINS = 56 + 44  # pixels: what a figure with a title has above and below
 MAX_FLAT = 4  # classes whose names lie below the matrix: of more, Plotly would leave some out
 MAX_COUNTS = 15  # classes up to which the cells have their counts in them
 MAX_POINTS = 5000
+MAX_DRAWN, MAX_NAMED = 300, 60  # nodes in a picture of a graph, and in one with their names
+ROUNDS = 80  # of the layout of its nodes
+SIZE = 640  # its pixels
 
 Bin = Sequence[float]  # mean probability, share of right predictions, number of nodes
 
@@ -336,3 +342,76 @@ def _diagonal(name: str, ends: list[float]) -> dict[str, Any]:
         "line": {"color": "@muted", "width": 1, "dash": "dash"},
         "hoverinfo": "skip",
     }
+
+
+def node_link_svg(
+    adjacency: Any, names: Sequence[Any], amounts: np.ndarray | None, label: str
+) -> str:
+    """A graph with the amount of each node as its area: blue above 0, orange below.
+
+    Parameters
+    ----------
+    adjacency : (n, n) sparse array
+    names : sequence
+        Names of the n nodes; they are escaped.
+    amounts : (n,) ndarray or None
+        Only the nodes with the largest amounts are drawn. All nodes are grey if there are none.
+    label : str
+        What the picture shows.
+
+    Returns
+    -------
+    str
+        An SVG element.
+    """
+    sizes = np.zeros(len(names)) if amounts is None else np.abs(amounts)
+    kept = np.sort(np.argsort(-sizes, kind="stable")[:MAX_DRAWN])
+    matrix = adjacency[kept][:, kept].toarray()
+    places = 24 + (SIZE - 72) * _node_places(matrix)
+    parts = [
+        f'<line x1="{a:.1f}" y1="{b:.1f}" x2="{c:.1f}" y2="{d:.1f}" '
+        f'stroke="{COLOURS["axis"]}" stroke-opacity="0.6"/>'
+        for a, b, c, d in places[np.argwhere(np.triu(matrix))].reshape(-1, 4)
+    ]
+    shares = sizes / (sizes.max(initial=0) or 1.0)
+    for (x, y), node in zip(places, kept.tolist(), strict=True):
+        share, name, colour = float(shares[node]), html.escape(str(names[node])), COLOURS["axis"]
+        title = name
+        if amounts is not None:
+            title = f"{name}: {signed(float(amounts[node]), 4)}"
+            colour = COLOURS["push" if amounts[node] >= 0 else "pull"]
+        parts.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{4 + 12 * share**0.5:.1f}" '
+            f'fill="{colour}" fill-opacity="{0.25 + 0.75 * share:.2f}" '
+            f'stroke="{colour}"><title>{title}</title></circle>'
+        )
+        if len(kept) <= MAX_NAMED:
+            parts.append(
+                f'<text x="{x + 18:.1f}" y="{y + 4:.1f}" font-size="13" '
+                f'font-family="sans-serif" fill="{COLOURS["ink"]}">{name}</text>'
+            )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" width="{SIZE}" '
+        f'role="img" aria-label="{html.escape(label)}">{"".join(parts)}</svg>'
+    )
+
+
+def _node_places(matrix: np.ndarray) -> np.ndarray:
+    """Positions of the nodes in the unit square, by forces between them: (n, 2).
+
+    All nodes repel each other and edges attract (Fruchterman and Reingold, 1991), from a circle.
+    """
+    n = len(matrix)
+    turn = 2 * np.pi * np.arange(n) / max(n, 1)
+    positions = np.column_stack([np.cos(turn), np.sin(turn) * 0.999])
+    joined = matrix > 0
+    ideal = 1.5 / np.sqrt(max(n, 1))
+    for step in range(ROUNDS):
+        gap = positions[:, None] - positions[None]
+        distance = np.maximum(np.sqrt((gap**2).sum(axis=2)), 1e-3)
+        force = (ideal / distance) ** 2 - np.where(joined, distance / ideal, 0.0)
+        move = (gap * force[:, :, None]).sum(axis=1) - 0.05 * positions / ideal
+        length = np.maximum(np.sqrt((move**2).sum(axis=1)), 1e-9)[:, None]
+        positions = positions + move / length * np.minimum(length, 0.2 * (1 - step / ROUNDS))
+    low, high = positions.min(axis=0, initial=0), positions.max(axis=0, initial=1)
+    return (positions - low) / max(float((high - low).max()), 1e-9)
