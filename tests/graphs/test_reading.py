@@ -114,6 +114,11 @@ def test_columns_are_fitted_to_the_training_graphs_of_a_drawn_split(library: str
     np.testing.assert_array_equal(high.table.split.train, split.train)
 
 
+def test_a_label_column_that_does_not_exist_is_named_with_those_that_do(folder: Path) -> None:
+    with pytest.raises(DatasetError, match=r"no column 'toxicity' .*'label', 'split'"):
+        load_graphs(folder, label="toxicity")
+
+
 def test_nodes_that_only_edges_name_are_created(folder: Path) -> None:
     (folder / "edges.csv").write_text(EDGES + "m3,a,z\n", encoding="utf-8")
     assert load_graphs(folder, unknown_nodes="create").sizes.tolist() == [2, 2, 2, 2, 1]
@@ -291,7 +296,8 @@ def test_a_preparation_is_not_lost(folder: Path, small: GraphSet, tmp_path: Path
         write_graph_files(tmp_path / "lost", [graphs])
     plain = dataclasses.replace(graphs, preparation=None)
     write_graphs(tmp_path / "plain.npz", plain)
-    assert load_graphs(tmp_path / "plain.npz").graph_ids == graphs.graph_ids
+    again = load_graphs(tmp_path / "plain.npz")
+    assert (again.graph_ids, again.node_ids) == (graphs.graph_ids, graphs.node_ids)
     assert not (tmp_path / "lost.npz").exists()
 
 

@@ -33,6 +33,7 @@ from hoplite.io.npz import narrow, open_npz
 from hoplite.labels import known_labels
 from hoplite.preparation import Preparation
 
+NAMES = ("class_names", "feature_names", "graph_ids", "node_ids")
 FILE, FEATURES = "graphs.npz", "features.npy"
 MAX_NODES = 10**8  # of a file without features
 MAX_DENSE = 1 << 26  # values of features with tags
@@ -106,9 +107,9 @@ def write_graphs(path: str | Path, graphs: GraphSet) -> None:
     -----
     The arrays are ``node_counts`` and ``edge_counts`` (G,), ``edge_source`` and ``edge_target``
     (e,) within a graph, ``edge_weights`` if there are any, ``node_attributes`` (n, d),
-    ``graph_labels``, ``class_names``, ``feature_names``, ``graph_ids``, and ``split`` (G,): 0
-    training, 1 validation, 2 test, 3 none of them. A file cannot store how columns were prepared,
-    so a set that was loaded from tables is refused.
+    ``graph_labels``, ``class_names``, ``feature_names``, ``graph_ids``, ``node_ids`` (n,), and
+    ``split`` (G,): 0 training, 1 validation, 2 test, 3 none of them. Ids become text. A file cannot
+    store how columns were prepared, so a set that was loaded from tables is refused.
 
     Examples
     --------
@@ -127,12 +128,11 @@ def write_graphs(path: str | Path, graphs: GraphSet) -> None:
     upper = sp.csr_array(sp.triu(block.adjacency, k=1, format="csr"))
     rows, columns = upper.nonzero()
     owner = np.searchsorted(graphs.offsets, rows, "right") - 1
-    features: Any = block.features
     arrays = _graph_arrays(graphs) | {
         "edge_counts": narrow(np.bincount(owner, minlength=len(graphs))),
         "edge_source": narrow(rows - graphs.offsets[owner]),
         "edge_target": narrow(columns - graphs.offsets[owner]),
-        "node_attributes": features.toarray() if sp.issparse(features) else np.asarray(features),
+        "node_attributes": block.feature_rows(0, block.num_nodes),
     }
     if (upper.data != 1).any():
         arrays["edge_weights"] = upper.data
@@ -220,7 +220,7 @@ def _graph_arrays(graphs: GraphSet) -> dict[str, np.ndarray]:
 
 
 def _name_arrays(graphs: GraphSet) -> dict[str, np.ndarray]:
-    names = {name: getattr(graphs, name) for name in ("class_names", "feature_names", "graph_ids")}
+    names = {name: getattr(graphs, name) for name in NAMES}
     return {name: np.array([*map(str, texts)]) for name, texts in names.items() if texts}
 
 
@@ -252,7 +252,8 @@ def _read_set(
         class_names,
         _texts(file, "feature_names") or feature_names,
         _texts(file, "graph_ids"),
-        name=name,
+        _texts(file, "node_ids"),
+        name,
     )
     if labels is None:
         return graphs

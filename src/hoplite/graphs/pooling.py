@@ -178,8 +178,7 @@ class HopPooling(Pooling):
             places = np.floor(profile[:, 1:] * (per_doubling / np.log(2))).astype(int)
             unit = np.eye(last + 1, dtype=np.float32)
             parts += [unit[column] for column in places.clip(0, last).T]
-        own: Any = block.features
-        return np.hstack([own.toarray() if sp.issparse(own) else own, *parts])
+        return np.hstack([block.feature_rows(0, block.num_nodes), *parts])
 
     def node_feature_names(self, feature_names: list[str]) -> list[str]:
         """The names of the columns of X, from those of the set."""

@@ -390,8 +390,9 @@ def node_link_svg(
                 f'<text x="{x + 18:.1f}" y="{y + 4:.1f}" font-size="13" '
                 f'font-family="sans-serif" fill="{COLOURS["ink"]}">{name}</text>'
             )
+    height = places[:, 1].max(initial=0) + 24
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" width="{SIZE}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {height:.0f}" width="{SIZE}" '
         f'role="img" aria-label="{html.escape(label)}">{"".join(parts)}</svg>'
     )
 
@@ -413,5 +414,5 @@ def _node_places(matrix: np.ndarray) -> np.ndarray:
         move = (gap * force[:, :, None]).sum(axis=1) - 0.05 * positions / ideal
         length = np.maximum(np.sqrt((move**2).sum(axis=1)), 1e-9)[:, None]
         positions = positions + move / length * np.minimum(length, 0.2 * (1 - step / ROUNDS))
-    low, high = positions.min(axis=0, initial=0), positions.max(axis=0, initial=1)
+    low, high = positions.min(axis=0, initial=np.inf), positions.max(axis=0, initial=-np.inf)
     return (positions - low) / max(float((high - low).max()), 1e-9)
