@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,12 @@ ClassWeights = tuple[tuple[str, float], ...]  # pairs of a class name and its we
 
 
 def setting(
-    default: Any, help: str, check: Callable[[str, Any], Any], *, choices: Iterable[str] = ()
+    default: Any,
+    help: str,
+    check: Callable[[str, Any], Any] = lambda name, value: value,
+    *,
+    choices: Iterable[str] = (),
+    **metadata: Any,
 ) -> Any:
     """A field of a :class:`Checked` configuration.
 
@@ -71,8 +77,10 @@ def setting(
         Takes the name and a value; returns the value to keep or raises ConfigError.
     choices : iterable of str
         Values that shells complete.
+    **metadata
+        Other facts of the field.
     """
-    metadata = {"help": help, "check": check, "choices": tuple(choices)}
+    metadata |= {"help": help, "check": check, "choices": tuple(choices)}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -94,12 +102,11 @@ def number_setting(
     return setting(default, help, check)
 
 
-def choice_setting(default: str, help: str, allowed: Iterable[str]) -> Any:
+def choice_setting(default: str, help: str, allowed: Iterable[str], **metadata: Any) -> Any:
     """One of the texts ``allowed``."""
     names = tuple(allowed)
-    return setting(
-        default, help, lambda name, value: check_choice(name, value, names), choices=names
-    )
+    check = partial(check_choice, allowed=names)
+    return setting(default, help, check, choices=names, **metadata)
 
 
 def flag_setting(default: bool, help: str) -> Any:

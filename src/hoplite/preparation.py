@@ -17,7 +17,7 @@ import datetime
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -25,8 +25,15 @@ import msgspec
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.config import check_flag, check_number
-from hoplite.errors import ConfigError, check_choice, nearest_hint, option_name, plural, some_of
+from hoplite.config import (
+    Checked,
+    check_number,
+    choice_setting,
+    flag_setting,
+    number_setting,
+    setting,
+)
+from hoplite.errors import ConfigError, nearest_hint, option_name, plural, some_of
 from hoplite.formatting import listing, short
 from hoplite.labels import AUTO, TASK_WORDS
 
@@ -39,20 +46,20 @@ DIGITS = 6  # of an original value that float32 keeps
 CONSTANT = 1e308  # the scale of a constant column, so that any later value becomes 0 in X
 
 
-def _option(
-    default: Any,
-    text: str,
-    *,
-    reading: bool = False,
-    choices: Sequence[str] = (),
-    default_text: str = "",  # the default in a help, if not the default itself
-) -> Any:
-    about = {"help": text, "reading": reading, "choices": tuple(choices)}
-    return field(default=default, metadata=about | {"default_text": default_text or default})
+def _as_columns(name: str, value: Any) -> tuple[str, ...]:
+    """Names of columns: a sequence, or text with commas."""
+    columns = value.split(",") if isinstance(value, str) else value
+    return tuple(column.strip() for column in columns if column.strip())
+
+
+def _check_categories(name: str, value: Any) -> int | None:
+    if value is not None:
+        check_number(name, value, 2, whole=True)
+    return value
 
 
 @dataclass(frozen=True)
-class TableOptions:
+class TableOptions(Checked):
     """How node and edge tables are read.
 
     The fields are keyword arguments of :func:`hoplite.load` and options of the command line. For a
@@ -95,78 +102,66 @@ class TableOptions:
     hoplite.errors.ConfigError: scale is 'minmax'; it must be one of standard, robust, log, none.
     """
 
-    nodes: str = _option(
+    # ``reading`` marks options that may differ from those of training, and ``default_text`` is what
+    # a help shows as the default
+    nodes: str = setting(
         "",
         "Node table: a file in the folder, a table of the database, or a query.",
         reading=True,
         default_text="nodes",
     )
-    edges: str = _option("", "Edge table, chosen like --nodes.", reading=True, default_text="edges")
-    label: str = _option("label", "Label column.", reading=True)
-    id: str = _option("id", "Id column.", reading=True)
-    source: str = _option("source", "Edge column with the id of the source.", reading=True)
-    target: str = _option("target", "Edge column with the id of the target.", reading=True)
-    weight: str = _option("weight", "Edge column with the weight.", reading=True)
-    task: str = _option(
-        AUTO,
-        "Task: classification, regression or multilabel.",
-        choices=TASK_WORDS,
-    )
-    unknown_nodes: str = _option(
+    edges: str = setting("", "Edge table, chosen like --nodes.", reading=True, default_text="edges")
+    label: str = setting("label", "Label column.", reading=True)
+    id: str = setting("id", "Id column.", reading=True)
+    source: str = setting("source", "Edge column with the id of the source.", reading=True)
+    target: str = setting("target", "Edge column with the id of the target.", reading=True)
+    weight: str = setting("weight", "Edge column with the weight.", reading=True)
+    task: str = choice_setting(AUTO, "Task: classification, regression or multilabel.", TASK_WORDS)
+    unknown_nodes: str = choice_setting(
         ERROR,
         "Edges to nodes without a row: error, drop (the edges) or create (empty nodes).",
+        UNKNOWN_NODES,
         reading=True,
-        choices=UNKNOWN_NODES,
     )
-    directed: bool = _option(
+    directed: bool = flag_setting(
         False, "Keep edge directions, with one polynomial for each (lgc, in memory)."
     )
-    type: str = _option(
+    type: str = setting(
         "", "Edge column with types; each type has its own polynomial (lgc, in memory)."
     )
-    drop: tuple[str, ...] = _option((), "Columns to ignore: A,B.")
-    text: tuple[str, ...] = _option(
+    drop: tuple[str, ...] = setting((), "Columns to ignore: A,B.", _as_columns)
+    text: tuple[str, ...] = setting(
         (),
         "Columns to turn into TF-IDF features: A,B.",
+        _as_columns,
         default_text="texts of several words",
     )
-    terms: int = _option(20_000, "Maximum number of words per text column.")
-    only: tuple[str, ...] = _option((), "Columns to use as features: A,B.", default_text="all")
-    scale: str = _option(
+    terms: int = number_setting(20_000, "Maximum number of words per text column.", 1)
+    only: tuple[str, ...] = setting(
+        (), "Columns to use as features: A,B.", _as_columns, default_text="all"
+    )
+    scale: str = choice_setting(
         "standard",
         "Scaling of numbers: standard, robust (median and quartiles), log or none.",
-        choices=SCALES,
+        SCALES,
     )
-    gaps: str = _option(
-        FILL,
-        "Missing numbers: fill (and mark them) or refuse.",
-        choices=(FILL, REFUSE),
+    gaps: str = choice_setting(
+        FILL, "Missing numbers: fill (and mark them) or refuse.", (FILL, REFUSE)
     )
-    categories: int | None = _option(
-        50, "Maximum number of categories per column; rarer ones are merged."
+    categories: int | None = setting(
+        50, "Maximum number of categories per column; rarer ones are merged.", _check_categories
     )
 
     def __post_init__(self) -> None:
-        for option in dataclasses.fields(self):
-            if option.metadata["choices"]:
-                check_choice(option.name, getattr(self, option.name), option.metadata["choices"])
-        check_flag("directed", self.directed)
+        super().__post_init__()
         if not isinstance(self.type, str):
             raise ConfigError(f"is {self.type!r}; it must be the name of a column.", "type")
         if len({*self.ends, self.weight, self.type}) < 4:
             names = ("source", "target", "weight", *(["type"] if self.type else []))
             roles = listing([option_name(name, getattr(self, name)) for name in names])
             raise ConfigError(f"{roles} must name different columns.")
-        for name in ("drop", "only", "text"):
-            columns = getattr(self, name)
-            columns = columns.split(",") if isinstance(columns, str) else columns
-            stripped = tuple(column.strip() for column in columns if column.strip())
-            object.__setattr__(self, name, stripped)
         if self.drop and self.only:
             raise ConfigError("cannot be combined with only; pass one of them.", "drop")
-        check_number("terms", self.terms, 1, whole=True)
-        if self.categories is not None:
-            check_number("categories", self.categories, 2, whole=True)
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -216,7 +211,9 @@ class TableOptions:
     def names(cls, *, reading: bool = False) -> list[str]:
         """The names of the options; with ``reading``, of those that do not change X."""
         options = dataclasses.fields(cls)
-        return [option.name for option in options if option.metadata["reading"] >= reading]
+        return [
+            option.name for option in options if option.metadata.get("reading", False) >= reading
+        ]
 
 
 def refuse_options(

@@ -256,8 +256,8 @@ def _reading_parameters(
     for name in tables:
         field = TableOptions.__dataclass_fields__[name]
         type_ = type(field.default) if isinstance(field.default, int) else str
-        default_text, text = field.metadata["default_text"], field.metadata["help"]
-        default = str(default_text) if default_text else False
+        text = field.metadata["help"]
+        default = str(field.metadata.get("default_text", field.default) or "") or False
         if trained and name not in ("nodes", "edges"):
             default = "as in training"
         parameters.append(_field_parameter(field, type_, "Tables", help=text, show_default=default))

@@ -495,10 +495,10 @@ class NodeTable:
         if not self._cells:
             preparation = dataclasses.replace(self._chosen, columns=())
             return np.empty((self.count, 0), np.float32), (), preparation
-        features = self.feature_columns(split)
+        features = self.fitted_features(split)
         return features.matrix(), features.names, features.preparation
 
-    def feature_columns(self, split: Split, *, dense: bool = False) -> Features:
+    def fitted_features(self, split: Split, *, dense: bool = False) -> Features:
         """The features, to be read in blocks; the terms of texts are those of training nodes."""
         if not self._cells:
             raise DatasetError(
@@ -928,7 +928,7 @@ def import_tables(
                 raise _too_little(source, memory, need)
             labels, class_names = table.labels()
             split = table.split(labels, seed)
-            features = table.feature_columns(split, dense=True)
+            features = table.fitted_features(split, dense=True)
             note(f"importing {source}: features of {table.count:,} nodes", 0.3)
             with growing_npy(out / "features.npy", np.float32, (len(features.names),)) as append:
                 for block in features.dense_blocks():
