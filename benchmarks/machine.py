@@ -97,8 +97,7 @@ def describe(threads: int, floats: int | None = TRIAD_FLOATS) -> Machine:
 
 def made_by() -> str:
     """The version of Hoplite and this machine, for files of results."""
-    machine = Machine(cpu=cpu_model(), cores=os.cpu_count(), system=system())
-    return f"Hoplite {build()} on {machine.line}"
+    return f"Hoplite {build()} on {Machine(cpu_model(), os.cpu_count(), system=system()).line}"
 
 
 def triad_bandwidth(threads: int, floats: int = TRIAD_FLOATS) -> float:

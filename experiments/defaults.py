@@ -116,9 +116,8 @@ def run(folder: Path | None, out: Path, datasets: Sequence[str] | None, report: 
     figures = out / PAGE.with_suffix(".json").name
     out.mkdir(parents=True, exist_ok=True)
     known = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
-    source = made_by()
-    table = known["scores"] if known.get("made_by") == source else {}
-    content = {"made_by": source, "scores": table}
+    table = known["scores"] if known.get("made_by") == made_by() else {}
+    content = {"made_by": made_by(), "scores": table}
     names = datasets or (*GRAPHS, BANK)
     todo = [
         (name, split, method) for name in names for split in range(SPLITS) for method in METHODS
@@ -130,14 +129,14 @@ def run(folder: Path | None, out: Path, datasets: Sequence[str] | None, report: 
         report(f"{name}, split {split}, {method}", done / len(todo))
         scores.append(score(name, folder, split, method))
         atomic_write_text(figures, json.dumps(content, indent=1) + "\n")
-    text = page(table, source)
+    text = page(table)
     atomic_write_text(PAGE.with_suffix(".json"), json.dumps(content, indent=1) + "\n")
     atomic_write_text(PAGE, text)
     return text
 
 
-def page(table: dict[str, dict[str, list[float]]], source: str) -> str:
-    """The figures as Markdown; ``source`` is what made them."""
+def page(table: dict[str, dict[str, list[float]]]) -> str:
+    """The figures, all of this version, as Markdown."""
     rows, worse = [], []
     whole = {name for name, scores in table.items() if {*map(len, scores.values())} == {SPLITS}}
     for name in (name for name in (*GRAPHS, BANK) if name in whole):
@@ -151,5 +150,5 @@ def page(table: dict[str, dict[str, list[float]]], source: str) -> str:
         judge = "average_precision" if name == BANK else PROBLEMS[name].score
         rows.append(f"| {name} | {judge.replace('_', ' ')} | {' | '.join(cells)} |")
     sentence = f"It is worse on {', '.join(worse)}" if worse else "It is worse on none of them"
-    parts = {"rows": "\n".join(rows), "worse": sentence, "splits": SPLITS, "made_by": source}
-    return fill_template(__file__, **parts)
+    parts = {"rows": "\n".join(rows), "worse": sentence, "splits": SPLITS}
+    return fill_template(__file__, made_by=made_by(), **parts)

@@ -75,7 +75,7 @@ def run(graphs: Path, out: Path, workers: int, report: Report, page: Path = PAGE
                 details.append(f"| {name} | {split} | {chosen} | {val:.2f} | {test:.2f} |")
             means = [f"{np.mean(x):.2f} ± {np.std(x):.2f}" for x in zip(*rows, strict=True)]
             summary.append(f"| {name} | 50 | {means[0]} | {means[1]} | **{means[2]}** |")
-    parts = {"summary": "\n".join(summary), "details": "\n".join(details), "made_by": made_by()}
-    text = fill_template(__file__, **parts)
+    parts = {"summary": "\n".join(summary), "details": "\n".join(details)}
+    text = fill_template(__file__, made_by=made_by(), **parts)
     atomic_write_text(page, text)
     return text

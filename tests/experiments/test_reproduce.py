@@ -200,7 +200,7 @@ def test_defaults(tmp_path, monkeypatch):
     assert (tmp_path / "page.md").read_text() == text
     assert len([line for line in text.splitlines() if line.startswith("| tolokers | roc auc")]) == 1
     worse = {"default": [0.5, 0.6], "logistic": [0.7, 0.81], "boosting": [0.4, 0.7]}
-    assert "It is worse on actor (logistic) by more" in defaults.page({"actor": worse}, "Hoplite")
+    assert "It is worse on actor (logistic) by more" in defaults.page({"actor": worse})
     (tmp_path / "out" / "page.json").write_text(json.dumps(known | {"made_by": "another"}))
     defaults.run(tmp_path, tmp_path / "out", ["tolokers"], lambda *_: None)
     again = json.loads((tmp_path / "out" / "page.json").read_text())
