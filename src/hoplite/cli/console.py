@@ -156,7 +156,7 @@ def _panel_rank(parameter: Any) -> int:
 
 
 class _LaidOut:
-    """A command whose help is laid out by :func:`_lay_out`."""
+    """Commands whose help is laid out by :func:`_lay_out`."""
 
     def format_help(self: Any, ctx: Any, formatter: Any) -> None:
         """Print the help."""

@@ -61,7 +61,9 @@ def explain(
     Example: hoplite explain cora-lgc cora --node 17 --out why.html
     """
     nodes = [*(node or ()), *(graph or ()), *(more_nodes or ())]
-    pages = [None if out is None else _page(out, i, len(nodes)) for i in range(len(nodes))]
+    pages: list[Path | None] = [out] * len(nodes)
+    if out is not None and len(nodes) > 1:
+        pages = [out.with_name(f"{out.stem}-{i + 1}{out.suffix}") for i in range(len(nodes))]
     for page in filter(None, pages):
         options.check_page(page, overwrite=overwrite)
     model = options.load_model(model_dir, dataset, own_class)
@@ -105,11 +107,6 @@ def explain(
             atomic_write_text(page, content)
     described = [(values.to_dict(), describe(values)) for values in summaries]
     console.print_explanations(described, pages, json=json)
-
-
-def _page(out: Path, place: int, pages: int) -> Path:
-    """The path of the page of a node."""
-    return out if pages == 1 else out.with_name(f"{out.stem}-{place + 1}{out.suffix}")
 
 
 def _search_removals(

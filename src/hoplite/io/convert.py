@@ -27,7 +27,7 @@ from hoplite.errors import (
 )
 from hoplite.files import open_regular, reading
 from hoplite.graph import PARTS, Graph, Split, relations_of
-from hoplite.io.sources import STEMS, Workspace, frame_table, is_frame
+from hoplite.io.sources import Workspace, frame_table, is_frame
 from hoplite.io.splits import masked_split, stratified_split
 from hoplite.io.tables import Reading, graph_of, require_columns, sorted_classes
 from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, known_labels, label_type
@@ -403,10 +403,8 @@ def _frames_graph(
 ) -> Graph:
     defaults = Reading.of(prepare, {}).options
     with Workspace() as work:
-        node_table, edge_table = (
-            frame_table(work, frame, stem)
-            for frame, stem in zip((nodes, edges), STEMS, strict=True)
-        )
+        node_table = frame_table(work, nodes, "nodes")
+        edge_table = frame_table(work, edges, "edges")
         for role in ("id", "label", "source", "target", "weight"):
             table = node_table if role in ("id", "label") else edge_table
             if role not in options and getattr(defaults, role) not in table.names:

@@ -312,16 +312,15 @@ def _in_order(matrix: Any, names: Sequence[str], data: NodeData, path: str) -> A
             )
         return matrix
     place = {name: j for j, name in enumerate(names)}
-    kinds = {name.split("=")[0] for name in names}
+    columns = {name.split("=")[0] for name in names}
     for name in target:  # a value of a text that no new node has is 0
-        if name not in place and not ("=" in name and name.split("=")[0] in kinds):
+        if name not in place and not ("=" in name and name.split("=")[0] in columns):
             raise DatasetError(
                 f"{path} has no feature {name!r}, which {data.name} has; use the same columns."
             )
-    shared = [j for j, name in enumerate(target) if name in place]
-    mine = sp.csc_array(matrix)[:, [place[target[j]] for j in shared]].tocoo()
-    shape = (matrix.shape[0], len(target))
-    wide = sp.csr_array((mine.data, (mine.row, np.array(shared, np.int64)[mine.col])), shape=shape)
+    zeros = sp.csc_array((matrix.shape[0], 1), dtype=matrix.dtype)  # for features that are missing
+    padded = sp.hstack([sp.csc_array(matrix), zeros], format="csc")
+    wide = padded[:, [place.get(name, len(names)) for name in target]].tocsr()
     return wide if sp.issparse(matrix) else wide.toarray()
 
 
