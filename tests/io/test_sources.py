@@ -144,6 +144,14 @@ def test_every_source_gives_the_same_graph_and_training(tmp_path, frames, expect
     np.testing.assert_array_equal(trained_logits(source, expected), logits)
 
 
+def test_a_damaged_csv_in_another_encoding_is_one_sentence(tmp_path):
+    """It is read from a temporary copy in UTF-8, whose errors are still those of the file."""
+    (tmp_path / "nodes.csv").write_bytes('id,label\nZoë,a\nb,"a\n'.encode("latin-1"))
+    (tmp_path / "edges.csv").write_text("source,target\nb,b\n")
+    with pytest.raises(DatasetError, match=r"nodes.csv cannot be read: line 3 has a quote"):
+        hoplite.load(tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 def test_tables_and_queries_of_a_database(tmp_path, frames, expected, kind):
     path = {"duckdb": as_duckdb, "sqlite": as_sqlite}[kind](tmp_path, frames)

@@ -283,7 +283,8 @@ class Workspace:
             yield
         except (self.Error, OSError, EOFError, UnicodeError, csv.Error) as error:
             short = self.memory is not None and isinstance(error, self.OutOfMemory)
-            if short or str(self.scratch) in str(error):
+            ours = isinstance(error, self._disk_errors) and str(self.scratch) in str(error)
+            if short or ours:
                 raise  # see __exit__
             text = getattr(error, "strerror", None) or str(error)
             lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
