@@ -12,6 +12,7 @@ which pieces they are kept.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -21,6 +22,7 @@ import numpy as np
 import psutil
 
 from hoplite.errors import GraphError, first_line
+from hoplite.machine import quiet
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -112,8 +114,28 @@ def as_numbers(values: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(values, kept)
 
 
+def without_torch(value: Any) -> Any:
+    """A tensor of torch as an array, a sparse one as a CSR matrix; anything else as it is.
+
+    bfloat16 and half become float32.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return value
+    tensor = value.detach().cpu()
+    if tensor.layout != torch.strided:
+        with quiet():  # sparse CSR is new
+            tensor = tensor.to_sparse_coo().coalesce()
+        entries = without_torch(tensor.values()), tuple(tensor.indices().numpy())
+        return sp.csr_array(entries, shape=tuple(tensor.shape))
+    return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.half) else tensor).numpy()
+
+
 def as_array(value: Any, argument: str) -> np.ndarray:
     """Convert to an array of numbers or text; GraphError for lists of unequal lengths."""
+    value = without_torch(value)
+    if sp.issparse(value):
+        raise GraphError(f"{argument} is sparse; pass a dense array.")
     try:
         array = np.asarray(value)
     except ValueError:
@@ -154,6 +176,7 @@ def check_weights(values: np.ndarray) -> None:
 
 def checked_arcs(adjacency: Any) -> sp.csr_array:
     """A square matrix of weights without its diagonal, float32 or float64."""
+    adjacency = without_torch(adjacency)
     if sp.issparse(adjacency):
         matrix = as_csr(adjacency, "adjacency", copy=True)
     else:

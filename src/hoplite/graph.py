@@ -24,6 +24,7 @@ from hoplite.csr import (
     fingerprint,
     frozen,
     mean_weight,
+    without_torch,
 )
 from hoplite.errors import ConfigError, GraphError, nearest_hint, plural, some_of, warn
 from hoplite.formatting import Described, Description, Table, printable
@@ -283,6 +284,7 @@ class Graph(Described):
         >>> [relation.name for relation in arcs.relations]
         ['out', 'in']
         """
+        features = without_torch(features)
         sparse = sp.issparse(features)
         features = as_csr(features, "features") if sparse else as_array(features, "features")
         n = features.shape[0] if features.ndim else 0
@@ -786,9 +788,11 @@ def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
         )
     unique = np.unique(nodes).astype(np.int64)
     if unique.size != nodes.size:
+        mask = unique[0] >= 0 and unique[-1] <= 1
+        hint = f" If this is a mask, pass {argument}.astype(bool)." if mask else ""
         raise GraphError(
             f"{argument} has {plural(nodes.size - unique.size, 'duplicate node')}; pass each node "
-            "once."
+            f"once.{hint}"
         )
     return unique
 
@@ -820,6 +824,7 @@ def _checked_adjacency(adjacency: Any) -> sp.csr_array:
 
 
 def _checked_features(features: Any, n: int) -> np.ndarray | sp.csr_array:
+    features = without_torch(features)
     if sp.issparse(features):
         matrix = as_csr(features, "features", copy=True)
         matrix.sum_duplicates()

@@ -14,12 +14,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from hoplite.errors import GraphError, check_choice, option_name, plural, some_of
+from hoplite.errors import GraphError, check_choice, option_name, plural, some_of, warn
 
 UNKNOWN_LABEL = -1
 AUTO = "auto"
 FEW_CLASSES = 100  # numbers of classes that the labels of fewer nodes may have, too
 JOINT = "|"  # between the labels of one node
+MAX_CLASSES = 20  # floats with so many different whole values may be meant as classes
 MAX_NUMBER = 1e100  # larger ones overflow when squared and summed
 
 
@@ -247,6 +248,24 @@ def label_type(labels: np.ndarray) -> LabelType:
         "node (-1 where unknown; pandas.factorize makes integers of names), a number (NaN where "
         "unknown), or a row of 0 and 1."
     )
+
+
+def warn_of_float_classes(labels: np.ndarray, task: str | None) -> None:
+    """Warn that floats are numbers to predict, if no ``task`` is given and they look like classes.
+
+    They do if all of them are whole numbers, and at most 20 different ones.
+    """
+    if check_task(task) != AUTO or label_type(labels) is not NUMBERS:
+        return
+    values = np.unique(labels[~np.isnan(labels)])
+    if 2 <= len(values) <= MAX_CLASSES and (values == np.round(values)).all():
+        warn(
+            f"labels are floats, so they are numbers to predict, though there are only "
+            f"{len(values)} different ones; for classes, pass integers (-1 where unknown) or "
+            f"{option_name('task', CLASSES.task)}, and otherwise "
+            f"{option_name('task', NUMBERS.task)}.",
+            stacklevel=3,
+        )
 
 
 def known_labels(labels: np.ndarray) -> np.ndarray:

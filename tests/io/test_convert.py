@@ -1,6 +1,7 @@
 """Graphs of other libraries, with the libraries themselves: there, back, and to a model."""
 
 import functools
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -197,14 +198,14 @@ def test_pyg_as_people_have_it():
         x=torch.from_numpy(rng.normal(size=(10, 3))).float(),
         edge_index=ends,
         edge_attr=weight[:, None],
-        y=torch.tensor([[0.0], [1], [1], [0], [1], [float("nan")], [0], [-1], [1], [0]]),
+        y=torch.tensor([[0.0], [1], [1], [0], [1], [float("nan")], [0], [float("nan")], [1], [0]]),
         **{f"{part}_mask": masks == i for i, part in enumerate(("train", "val", "test"))},
     )
     dense = np.zeros((10, 10))
     np.add.at(dense, tuple(ends.numpy()), weight.numpy())
     np.fill_diagonal(dense, 0)
     for which in (None, 3):
-        graph = hoplite.io.from_pyg(data, split=which)
+        graph = hoplite.io.from_pyg(data, split=which, task="classification")
         np.testing.assert_allclose(graph.adjacency.toarray(), np.maximum(dense, dense.T))
         assert graph.labels.tolist() == [0, 1, 1, 0, 1, -1, 0, -1, 1, 0]
         known = np.isin(np.arange(10), [5, 7], invert=True)
@@ -212,6 +213,7 @@ def test_pyg_as_people_have_it():
             wanted = np.flatnonzero((masks[:, which or 0].numpy() == i) & known)
             np.testing.assert_array_equal(getattr(graph.split, part), wanted)
         assert graph.split.note == f"from the masks, split {which or 0} of 0 to 3"
+    assert hoplite.io.from_pyg(data).labels.dtype == float
     with pytest.raises(hoplite.ConfigError, match="split"):
         hoplite.io.from_pyg(data, split=4)
     with quiet():
@@ -233,10 +235,10 @@ def test_pyg_as_people_have_it():
     assert read().labels.tolist() == [0.5, -1, 1]  # numbers
     assert read(task="classification").class_names == ("-1", "0.5", "1")
     whole = Data(x=torch.ones(3, 1), y=torch.tensor([0.0, -1, torch.nan]))
-    assert hoplite.io.from_pyg(whole, structural=0).labels.tolist() == [0, -1, -1]
     np.testing.assert_array_equal(
-        hoplite.io.from_pyg(whole, task="regression").labels, [0, -1, np.nan]
+        hoplite.io.from_pyg(whole).labels, Graph.from_edges([], np.ones((3, 1)), whole.y).labels
     )
+    assert hoplite.io.from_pyg(whole, task="classification").class_names == ("-1", "0")
     several = Data(x=torch.ones(3, 1), y=torch.tensor([[1.0, 1], [1, 1], [torch.nan, torch.nan]]))
     assert hoplite.io.from_pyg(several).labels.tolist() == [[1, 1], [1, 1], [-1, -1]]
 
@@ -296,3 +298,53 @@ def test_structural_features(graphs):
     assert not found[degrees == 0].any()
     few = Graph.from_edges([(0, 1)], np.empty((2, 0)))
     assert structural_features(few, 4).shape == (2, 6)
+
+
+def test_tensors_of_any_kind_are_arrays(graphs):
+    torch = pytest.importorskip("torch")
+    graph = graphs()
+    dense = torch.tensor(graph.adjacency.toarray(), dtype=torch.float32)
+    x = torch.from_numpy(np.array(graph.feature_rows(0, graph.num_nodes))).float()
+    y = torch.from_numpy(np.array(graph.labels))
+    pairs = dense.nonzero()
+    expected = Graph(dense.numpy(), x.numpy(), graph.labels)
+    with quiet():  # sparse CSR is new
+        inputs = [
+            (dense.to_sparse_coo(), x.to_sparse_csr()),
+            (dense.to_sparse_csr(), x.clone().requires_grad_()),
+            (dense.clone().requires_grad_(), torch.nn.Parameter(x)),
+        ]
+    for adjacency, features in inputs:
+        assert Graph(adjacency, features, y).fingerprint() == expected.fingerprint()
+        assert hoplite.io.from_scipy(adjacency, features, y).num_edges == expected.num_edges
+        weights = dense[pairs[:, 0], pairs[:, 1]].requires_grad_()
+        other = Graph.from_edges(pairs, features, y, weights=weights)
+        assert other.fingerprint() == expected.fingerprint()
+    rough = Graph.from_edges(pairs, x.bfloat16(), y)
+    np.testing.assert_allclose(rough.feature_rows(0, 5), x[:5].bfloat16().float())
+
+
+def test_masks_of_another_length_and_of_integers():
+    torch = pytest.importorskip("torch")
+    Data = pytest.importorskip("torch_geometric.data").Data
+    data = Data(x=torch.ones(6, 1), y=torch.tensor([0, 1, 0, 1, 0, 1]))
+    data.train_mask = torch.tensor([True, True, False, False])
+    with pytest.raises(GraphError, match="train_mask has 4 values but the graph has 6 nodes"):
+        hoplite.io.from_pyg(data)
+    with pytest.raises(GraphError, match=r"pass split.train.astype\(bool\)"):
+        hoplite.Split(train=np.array([0, 1, 0, 1]))
+
+
+def test_floats_that_look_like_classes_are_numbers_with_a_warning():
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 3, 40).astype(float)
+    labels[5] = np.nan
+    graph = Graph.from_edges(rng.integers(0, 40, (80, 2)), rng.random((40, 3)), labels)
+    graph = graph.with_split(hoplite.io.stratified_split(graph.labels, 0))
+    with pytest.warns(HopliteWarning, match="only 3 different ones"):
+        assert hoplite.train(graph, "sgc", epochs=1).task.name == "regression"
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        assert hoplite.train(graph, "sgc", epochs=1, task="regression").task.name == "regression"
+        classes = hoplite.train(graph, "sgc", epochs=1, task="classification").model.class_names
+    assert classes == ("0", "1", "2")
+    assert not any("different ones" in str(one.message) for one in caught)

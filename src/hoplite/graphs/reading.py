@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hoplite.csr import without_torch
 from hoplite.errors import (
     ConfigError,
     DatasetError,
@@ -30,7 +31,7 @@ from hoplite.errors import (
 from hoplite.graph import Graph, Split
 from hoplite.graphs.files import FILE, open_graph_files, read_npz_graphs, tag_features
 from hoplite.graphs.graph_set import GraphSet
-from hoplite.io.convert import array_of, coded_labels, from_pyg, networkx_graph, plain_igraph
+from hoplite.io.convert import coded_labels, from_pyg, networkx_graph, plain_igraph
 from hoplite.io.npz import open_npz
 from hoplite.io.sources import (
     Table,

@@ -17,7 +17,7 @@ from xml.parsers import expat
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.csr import as_array, as_csr
+from hoplite.csr import as_array, as_csr, without_torch
 from hoplite.errors import (
     DatasetError,
     GraphError,
@@ -105,8 +105,8 @@ def from_scipy(
     features : (n, d) array or sparse matrix, optional
         Features of the nodes; structural features if missing.
     labels : (n,) integers, floats or text, optional
-        Negative integers, NaN, None and empty text are unknown. Floats with fractions are numbers
-        to predict, and so are whole numbers if ``task="regression"``.
+        Negative integers, NaN, None and empty text are unknown. Floats are numbers to predict, and
+        so are integers if ``task="regression"``; with ``task="classification"`` both are classes.
     split : Split, optional
         Training, validation and test nodes.
     seed : int, optional
@@ -129,6 +129,7 @@ def from_scipy(
     >>> from_scipy(sp.eye_array(3, k=1), np.eye(3), ["no", "yes", None]).class_names
     ('no', 'yes')
     """
+    adjacency = without_torch(adjacency)
     if not sp.issparse(adjacency):
         adjacency = sp.csr_array(as_array(adjacency, "adjacency"))
     matrix = as_csr(adjacency, "adjacency")
@@ -160,9 +161,9 @@ def from_pyg(
     Parameters
     ----------
     data : torch_geometric.data.Data
-        A node whose y is negative or NaN has no label.
+        A node has no label if its y is NaN or, of integers, negative.
     task : str, optional
-        What the labels are. If y has fractions, or with "regression", they are numbers to predict.
+        What the labels are. If y is float, or with "regression", they are numbers to predict.
     directed : bool, default False
         Keep the direction of edges.
     type : str, optional
@@ -613,7 +614,7 @@ def _edge_types(values: Any, name: str | None) -> list[Any] | None:
     types = values.get(name)
     if types is None:
         raise GraphError(f"type is {name!r}, but data has no edge attribute of this name.")
-    return array_of(types).ravel().tolist()
+    return without_torch(types).ravel().tolist()
 
 
 def _tensor_graph(
@@ -630,7 +631,7 @@ def _tensor_graph(
     link: bool = False,
 ) -> Graph:
     """The graph of (2, e) pairs; ``tensors`` are x, y, weights and the masks of each part."""
-    arrays = {name: array_of(tensor) for name, tensor in tensors.items() if tensor is not None}
+    arrays = {name: without_torch(tensor) for name, tensor in tensors.items() if tensor is not None}
     classes, names = coded_labels(arrays.get("y"), task)
     weights = arrays.get("weights")
     if weights is not None and weights.ndim == 2 and weights.shape[1] == 1:
@@ -645,7 +646,7 @@ def _tensor_graph(
     x = arrays.get("x", np.empty((nodes, 0), np.float32))
     masks = {part: arrays[part] for part in PARTS if part in arrays}
     graph = Graph.from_edges(
-        array_of(pairs).T,
+        without_torch(pairs).T,
         x[:, None] if x.ndim == 1 else x,
         classes,
         weights=weights,
@@ -670,49 +671,32 @@ def coded_labels(
 ) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
     """Labels as a Graph takes them, and the names of the classes if they are no integers.
 
-    Whole numbers are classes unless the ``task`` is regression, others are numbers, and several
-    columns are several labels. Unknown are negative classes, NaN, None and empty text.
+    Integers are classes unless the ``task`` is regression, floats are numbers, and several columns
+    are several labels. Unknown are negative classes, NaN, None and empty text.
 
     >>> coded_labels(["b", None, "a"])
     (array([ 1, -1,  0]), ('a', 'b'))
     >>> coded_labels([2.0, float("nan")])[0]
-    array([ 2, -1])
+    array([ 2., nan])
     """
     if labels is None:
         return None, None
-    values = np.asarray(labels)
+    values = np.asarray(without_torch(labels))
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim > 2:
         raise GraphError(
             f"labels has shape {values.shape}; pass one label, or one row of labels, per node."
         )
-    if values.ndim == 2 or (check_task(task) == NUMBERS.task and values.dtype.kind in "biuf"):
+    numbers = "biuf" if check_task(task) == NUMBERS.task else "f"
+    if values.ndim == 2 or values.dtype.kind in numbers:
         return values if values.ndim == 2 else values.astype(np.float64), None
-    if values.dtype.kind == "f":
-        whole = np.where(np.isnan(values), UNKNOWN_LABEL, values)
-        if (whole != np.round(whole)).any():
-            return values.astype(np.float64), None
-        values = whole.astype(np.int64)
     if values.dtype.kind in "iub":
         return np.maximum(values.astype(np.int64), UNKNOWN_LABEL), None
     text = ["" if v is None or v != v else str(v).strip() for v in values.tolist()]
     names = sorted_classes(sorted(set(text) - {""}))
     place = {name: i for i, name in enumerate(names)} | {"": UNKNOWN_LABEL}
     return np.array([place[name] for name in text], np.int64), tuple(names)
-
-
-def array_of(tensor: torch.Tensor) -> Any:
-    """A tensor as an array, a sparse one as a CSR matrix; bfloat16 and half become float32."""
-    import torch
-
-    tensor = tensor.detach().cpu()
-    if tensor.layout != torch.strided:
-        with quiet():
-            tensor = tensor.to_sparse_coo().coalesce()
-        rows, columns = tensor.indices().numpy()
-        return sp.csr_array((array_of(tensor.values()), (rows, columns)), shape=tuple(tensor.shape))
-    return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.half) else tensor).numpy()
 
 
 def to_pyg(graph: Graph) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.errors import ConfigError, option_name, plural, warn
+from hoplite.errors import ConfigError, GraphError, option_name, plural, warn
 from hoplite.formatting import short
 from hoplite.graph import PARTS, Split
 from hoplite.labels import CLASSES, known_labels, label_type
@@ -182,6 +182,12 @@ def masked_split(
     count = max(1 if mask.ndim == 1 else mask.shape[1] for mask in masks.values())
     if which is not None:
         check_number("split", which, 0, count - 1, whole=True)
+    for part, mask in masks.items():
+        if len(mask) != len(labels):
+            raise GraphError(
+                f"{part}_mask has {len(mask):,} values but the graph has "
+                f"{plural(len(labels), 'node')}; pass one value per node."
+            )
     labelled = known_labels(labels)
     column = which or 0
     none = np.zeros(len(labels), bool)

@@ -47,7 +47,7 @@ from hoplite.errors import (
 from hoplite.files import without_nan
 from hoplite.formatting import Described, Description, Table
 from hoplite.graph import Graph
-from hoplite.labels import AUTO
+from hoplite.labels import AUTO, warn_of_float_classes
 from hoplite.models import all_settings, build_model, find_model, split_options
 from hoplite.models.saved import CHOICE, check_target
 from hoplite.models.settings import TABLE_OPTIONS
@@ -426,6 +426,7 @@ def auto(
     list_candidates(candidates, options)  # mistakes are reported before any work
     opened, _, defaults = with_default_model(open_data(data, task=task), None, {})
     graph = opened.in_memory()
+    warn_of_float_classes(graph.labels, task)
     check_split(graph)
     if seconds is not None:  # reading is part of it
         seconds = max(MIN_SHARE * seconds, seconds - (time.monotonic() - started))

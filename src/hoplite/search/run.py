@@ -22,7 +22,7 @@ from hoplite.formatting import printable
 from hoplite.graph import Graph
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.reading import is_graph_set, load_graphs
-from hoplite.labels import AUTO
+from hoplite.labels import AUTO, warn_of_float_classes
 from hoplite.machine import VERSION
 from hoplite.models import find_model, split_options
 from hoplite.models.settings import DEFAULT_MODEL, address_of, without_idle
@@ -151,6 +151,7 @@ def search(
         family, seed_list = find_model(model or DEFAULT_MODEL), as_seeds(seeds)
         space = read_space(grid)  # mistakes are reported before any work
         graph = trained = open_data(data, task=task).in_memory()
+        warn_of_float_classes(graph.labels, task)
         name, dataset = family.name, graph.name
         if isinstance(data, str | os.PathLike):
             dataset = str(data)

@@ -29,7 +29,7 @@ from hoplite.errors import (
 )
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.graph import NodeData, Split
-from hoplite.labels import AUTO, label_type
+from hoplite.labels import AUTO, label_type, warn_of_float_classes
 from hoplite.models import (
     MODELS,
     HopBlocks,
@@ -599,6 +599,7 @@ def train(
     True
     """
     opened, known = open_data(graph, task=task), {*MODELS}
+    warn_of_float_classes(opened.labels, task)
     data, name, complete = with_default_model(opened, model, options)
     _, config = _resolve(data, name, complete)
     config.warn_unused()
