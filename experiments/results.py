@@ -39,7 +39,7 @@ class Trained:
 
     dataset: str
     model: str
-    gate: str | None = None  # of hyper-LGC
+    gate: str | None = None  # of hLGC
 
     @property
     def about(self) -> dict[str, Any]:

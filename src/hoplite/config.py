@@ -280,7 +280,8 @@ class TrainingConfig(Checked):
     filter_decay_factor: float = number_setting(1.0, "Factor of --weight-decay for the filter.", 0)
     optimizer: str = choice_setting(
         "adam",
-        "adam (selected by its options, e.g. --lr), lbfgs, or path (solve for several penalties).",
+        "adam, lbfgs, or path (solve a convex model for several penalties). Options of adam, such "
+        "as --lr, select adam.",
         OPTIMIZERS,
     )
     preset: str = choice_setting(

@@ -212,8 +212,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     intercept_ : (classes,) ndarray
         The bias; zeros without one.
     model_ : TrainedModel
-        With ``save``. If y has the graph's labels, as numbers or as names, its classes have the
-        graph's names, otherwise the texts of y's values.
+        The trained model, e.g. to save or explain it. Its ``class_names`` are the graph's if y has
+        the graph's labels (as numbers or names), otherwise the values of y as text.
     history_ : dict of ndarray
         Loss and accuracy by epoch.
     n_iter_ : int
@@ -801,7 +801,8 @@ class _GraphEstimator(BaseEstimator):
         data = load_graphs(graphs).with_labels(labels, names)
         data = data.with_split(Split(np.arange(len(data))))
         settings = {name: v for name in GRAPH_SETTINGS if (v := getattr(self, name)) is not None}
-        chosen: dict[str, Any] = {"folds": self.folds} | settings | dict(self.options or {})
+        chosen: dict[str, Any] = {"folds": self.folds, "task": label_type(labels).task}
+        chosen |= settings | dict(self.options or {})
         self.result_ = train_graphs(data, self.model, **chosen)
         self.model_ = self.result_.model
 
@@ -1037,8 +1038,8 @@ def as_nodes(nodes: Any, graph: Graph) -> np.ndarray:
         array = np.flatnonzero(array)
     if len(getattr(nodes, "shape", array.shape)) == 2 and array.dtype.kind in "fO":
         raise GraphError(
-            "pass node indices, not features: the graph has these; call fit(nodes, y) and "
-            "predict(nodes)."
+            "pass node indices, not features, which are in the graph: fit(nodes, y), and then "
+            "predict or transform(nodes)."
         )
     if array.ndim != 1 or not (array.size == 0 or np.issubdtype(array.dtype, np.integer)):
         raise GraphError(

@@ -56,7 +56,7 @@ class Split:
     note : str, default ""
         How the split was made, for reports.
     seed : int, optional
-        The seed that it was drawn with; None if somebody stated it.
+        The seed of the random draw; None if the split was not drawn at random.
 
     >>> Split(train=[2, 0], val=[1]).train
     array([0, 2])
@@ -174,9 +174,12 @@ class Graph(Described):
         self-loops.
     features : (n, d) array or sparse matrix
         Finite numbers, one row per node. float64 is kept, everything else becomes float32.
-    labels : (n,) integers, (n,) floats, or an (n, m) matrix of 0 and 1, optional
-        Class of each node, ``-1`` where unknown; or its number, NaN where unknown; or which of m
-        labels it has, a row of -1 where unknown.
+    labels : (n,) integers, (n,) floats, or (n, m) matrix of 0 and 1, optional
+        The type of the array determines the task:
+
+        - integers: the class of each node, -1 where unknown;
+        - floats: the number to predict, NaN where unknown;
+        - a matrix: which of m labels a node has, a row of -1 where unknown.
     split : Split, optional
         Training, validation and test nodes.
     class_names, feature_names, node_ids : sequences, optional
@@ -419,7 +422,7 @@ class Graph(Described):
         return np.ascontiguousarray(dense, np.float32)
 
     def fingerprint(self) -> Fingerprint:
-        """By which the graph is known again, wherever it is kept."""
+        """A digest of the edges and features: equal for equal graphs, in memory or on disk."""
         return fingerprint(self.adjacency_rows, self.feature_rows, self.num_features)
 
     def in_memory(self) -> Graph:
@@ -689,7 +692,7 @@ class GraphData(NodeData, Protocol):
     def adjacency_rows(self) -> CsrRows: ...
 
     def fingerprint(self) -> Fingerprint:
-        """By which the graph is known again, wherever it is kept."""
+        """A digest of the edges and features: equal for equal graphs, in memory or on disk."""
         ...
 
 

@@ -25,7 +25,7 @@ def test_random_draws_are_searched_and_exported(tmp_path: Path) -> None:
     words += ["--samples", "3", "--seeds", "2", "--epochs", "10", "--workers", "1"]
     text = succeed(*words, "--export", str(export))
     assert "best of 3 configurations x 2 seeds" in " ".join(text.split())
-    assert "Again: hoplite train cora --model lgc" in text
+    assert "To reproduce: hoplite train cora --model lgc" in text
     table = pyarrow.csv.read_csv(export)
     assert len(table) == 6
     assert not {"test_accuracy"} & set(table.column_names)
@@ -49,7 +49,7 @@ def test_the_command_that_repeats_the_choice_can_be_run(tmp_path: Path) -> None:
     words += ["--directed", "--type", "type", "--id", "key", "--seeds", 1, "--epochs", 5, "--bias"]
     text = succeed(*words, cwd=tmp_path)
     assert "best of 2 configurations x 1 seed" in " ".join(text.split())
-    again = re.findall("Again: hoplite (.*)", text)[0]
+    again = re.findall("To reproduce: hoplite (.*)", text)[0]
     trained = json.loads(succeed(*shlex.split(again), "--json", cwd=tmp_path))
     assert trained["relations"] == ["a:out", "a:in", "b:out", "b:in"]
     searched = json.loads(succeed(*words, "--json", cwd=tmp_path))

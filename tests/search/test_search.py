@@ -103,7 +103,7 @@ def test_the_test_protocol_is_marked_and_adds_to_the_file(graph, tmp_path):
     honest = hoplite.search(graph, "sgc", out=tmp_path, **FEW)
     biased = hoplite.search(graph, "sgc", out=tmp_path, protocol="test", **FEW)
     assert honest.summary()["biased"] is None
-    assert "upper bound" in biased.summary()["biased"]
+    assert "optimistic" in biased.summary()["biased"]
     assert biased.test_accuracy == max(np.mean(one.test) for one in biased.ranking)
     assert all("test_accuracy" in row for row in biased.rows())
     assert table(hoplite.search(graph, "sgc", out=tmp_path, **FEW)) == table(honest)

@@ -29,7 +29,7 @@ MEANINGS = {
 }
 
 
-@options.with_settings(only=("hops", "operator", "basis", "time"))
+@options.with_settings(only=("hops", "basis", "time"))
 def bounds(
     dataset: options.Source,
     model: str | None = Option(
@@ -53,6 +53,12 @@ def bounds(
         help="Weight of a node's own features in every hop (s2gc, ppr).",
         rich_help_panel="Model",
     ),
+    operator: str | None = Option(
+        None,
+        help="Graph operator: renormalized, adjacency or laplacian.",
+        show_default="renormalized",
+        rich_help_panel="Model",
+    ),
     lipschitz: float = Option(1.0, help="Lipschitz constant of the activation."),
     draws: int = Option(2000, help="Random draws of the estimate."),
     confidence: float = Option(0.95, help="Confidence of the interval and of the error bound."),
@@ -71,7 +77,9 @@ def bounds(
 
     Example: hoplite bounds cora --model lgc --hops 10
     """
-    reading, settings = options.split_settings(settings | {"model": model, "alpha": alpha})
+    reading, settings = options.split_settings(
+        settings | {"model": model, "alpha": alpha, "operator": operator}
+    )
     if trained is not None and settings:
         raise ConfigError("cannot be combined with --trained.", min(settings))
     if model is not None and ":" not in model and not is_known(model):

@@ -12,8 +12,8 @@ from hoplite.cli import console, options
 from hoplite.progress import steps_bar
 
 SUBJECTS = {
-    "holdout": "The model, from its test nodes",
-    "pac_bayes": "PAC-Bayes bound, without test nodes, of a randomised classifier like the model",
+    "holdout": "For the model, from the test nodes",
+    "pac_bayes": "For a randomised classifier like the model, without test nodes (PAC-Bayes)",
 }
 
 
@@ -23,7 +23,10 @@ def certify(
     dataset: options.Source,
     confidence: float = Option(0.95, help="Confidence of each certificate."),
     halves_seed: int = Option(
-        0, "--seed", min=0, help="Seed that halves the labels; choose it before you see a result."
+        0,
+        "--seed",
+        min=0,
+        help="Seed of the random halves of the labelled nodes; choose it beforehand.",
     ),
     own_class: options.OwnClass = None,
     json: options.Json = False,
@@ -31,9 +34,10 @@ def certify(
 ) -> None:
     """Bound the error on the nodes of DATASET that are in no part of the split.
 
-    The bound holds with 95 % confidence if the split is a random draw from all nodes. One bound is
-    exact, from the test nodes; the other one (PAC-Bayes) needs no test nodes, and holds for a
-    randomised classifier; if all nodes are in the split, it bounds the error on the test nodes.
+    There are two bounds. Each holds with 95 % confidence if the split is a random draw from all
+    nodes. The first one is computed from the errors on the test nodes. The second one (PAC-Bayes)
+    needs no test nodes, but holds for a randomised classifier; if all nodes are in the split, it
+    bounds the error on the test nodes.
 
     Example, with a random split in the column split:
 

@@ -54,8 +54,8 @@ def search(
 
     The chosen model is saved in OUT/model. After an interruption, run the same command again to
     continue; several processes may share one --out. Other options apply to every trial and
-    override the grid.
-    A set of graphs is searched with one seed, over families of features and their settings.
+    override the grid. For a set of graphs, the grid is over families of features, and there is
+    one seed.
 
     Example: hoplite search cora --model lgc --out searches/cora-lgc
     """
@@ -101,6 +101,6 @@ def search(
         console.print_json(result.summary() | places)
         return
     console.print_description(result._describe())
-    titles = {"command": "Again", "out": "Search", "saved": "Model", "export": "Trials"}
+    titles = {"command": "To reproduce", "out": "Search", "saved": "Model", "export": "Trials"}
     for name, place in places.items():
         console.print_line(f"{titles[name]}: {place}")

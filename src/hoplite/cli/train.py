@@ -247,7 +247,7 @@ def _print_runs(result: hoplite.TrainingResult, summary: dict[str, Any]) -> None
         spreads = [summary["metrics"][last].get(name, {}) for name in others]
         pairs += [(spread.get("mean"), spread.get("std")) for spread in spreads]
         means = [f"{score.shown(mean)} ± {score.shown(std)}" for mean, std in pairs]
-        rows.append(["mean ± std", *means, f"of {summary['epochs_mean']:.0f}"])
+        rows.append(["mean ± std", *means, ""])
     labels = "" if task.exclusive else f", {task.labels.task}"
     titles = [f"{result.part_titles[part]} {score.title}" for part in parts]
     titles += [f"{title_of(name)} %" for name in others]

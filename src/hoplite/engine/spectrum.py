@@ -57,8 +57,7 @@ def frequency_response(
     Parameters
     ----------
     source : TrainedModel, or coefficients c_0 .. c_k
-        A linear model brings its own basis and operator. ConfigError for JacobiConv and hop
-        blocks, which have a filter for every class, or for every feature and class.
+        A linear model brings its own basis and operator.
     points : (p,) eigenvalues, optional
         200 of them over the operator's spectrum if not given, the grid of ``spectral_density``.
     basis, operator : str
@@ -67,6 +66,12 @@ def frequency_response(
     Returns
     -------
     (p,) ndarray
+
+    Raises
+    ------
+    ConfigError
+        For JacobiConv and hop blocks, which have a filter for every class, or for every feature
+        and class.
 
     Examples
     --------

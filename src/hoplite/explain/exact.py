@@ -46,7 +46,7 @@ from hoplite.models import LinearModel, ModelConfig, Weights, build_model
 from hoplite.models.alignment import in_columns
 from hoplite.models.base import names_of
 from hoplite.models.neighbours import neighbour_weights
-from hoplite.models.trained import TrainedModel
+from hoplite.models.trained import TrainedModel, check_trained
 from hoplite.store import open_data
 from hoplite.structural import made_of_edges
 from hoplite.tasks.base import Task
@@ -265,6 +265,7 @@ class ExactModel:
     def __init__(
         self, trained: TrainedModel, data: NodeData | str, memory: int | None = None
     ) -> None:
+        check_trained(trained)
         config, data = trained.config, open_data(data, prepare=trained)
         require_linear(config)
         trained.refuse_correct_smooth("sums over hops, nodes and features that make its outputs")

@@ -23,6 +23,7 @@ from hoplite.graph import Split
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.graphs.model import GraphModel, PooledGraphs
 from hoplite.graphs.pooling import Pooling, find_family
+from hoplite.labels import label_type, warn_of_float_classes
 from hoplite.models.settings import TRAINING
 from hoplite.training.fit import MAX_FOLDED, fold_numbers
 from hoplite.training.results import TrainingResult
@@ -177,6 +178,7 @@ def train_graphs(
     [0, 1]
     """
     start, note = time.perf_counter(), progress or (lambda what, share: None)
+    warn_of_float_classes(graphs.table.labels, task)
     graphs, options = _with_holdout(graphs.for_task(task), options)
     training = {name: value for name, value in options.items() if name in TRAINING}
     own = {name: value for name, value in options.items() if name not in TRAINING}
@@ -282,7 +284,8 @@ def _trained(
         )
     pooling = family.fit(graphs, train, candidate.settings)
     pooled = PooledGraphs.of(graphs, pooling)
-    return train_nodes(pooled, "sgc", test=test, **(HEAD | dict(training))), pooling
+    about: dict[str, Any] = {"test": test, "task": label_type(pooled.labels).task}
+    return train_nodes(pooled, "sgc", **about, **(HEAD | dict(training))), pooling
 
 
 def compare(graphs: GraphSet, candidate: Candidate, training: Mapping[str, Any]) -> ScoredRun:

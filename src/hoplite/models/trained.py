@@ -599,7 +599,9 @@ SAVED = {field.name for field in fields(ModelFile)} & {field.name for field in f
 def check_trained(model: Any) -> None:
     """ConfigError unless ``model`` is a TrainedModel; a result of a training has one."""
     if not isinstance(model, TrainedModel):
-        raise ConfigError(f"has type {type(model).__name__}; pass result.model.", "model")
+        raise ConfigError(
+            f"has type {type(model).__name__}; pass result.model, before the data.", "model"
+        )
 
 
 def split_facts(split: Split) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from hoplite.errors import (
 from hoplite.files import without_nan
 from hoplite.formatting import Described, Description, Table
 from hoplite.graph import Graph
-from hoplite.labels import AUTO, warn_of_float_classes
+from hoplite.labels import AUTO, label_type, warn_of_float_classes
 from hoplite.models import all_settings, build_model, find_model, split_options
 from hoplite.models.saved import CHOICE, check_target
 from hoplite.models.settings import TABLE_OPTIONS
@@ -584,7 +584,8 @@ class _Choice:
     def _train_on(self, graph: Graph, candidate: Candidate) -> TrainingResult:
         options: dict[str, Any] = dict(candidate.options)
         options |= {"refit": False} if "refit" in options else {}
-        return train(graph, candidate.model, seeds=self.seeds[:1], test=False, **options)
+        options |= {"task": label_type(graph.labels).task, "test": False}
+        return train(graph, candidate.model, seeds=self.seeds[:1], **options)
 
     def _rival(self) -> Candidate | None:
         """Gradient boosting, of one class or number a node; None without time."""
@@ -634,7 +635,8 @@ class _Choice:
                 limit = math.inf if last else self.left(LAST_SHARE)
                 try:
                     with time_limit(limit, keep_best=True):
-                        result = train(self.graph, one.model, seeds=seeds, **one.options)
+                        options = dict(one.options, task=label_type(self.graph.labels).task)
+                        result = train(self.graph, one.model, seeds=seeds, **options)
                     done.append((one, result))
                 except OutOfTimeError:
                     self.notes.append(f"there was no time to train {one} on all data")

@@ -2,7 +2,7 @@
 
 validation  the configuration with the best mean validation score; then, and only then, that one is
             trained again and scored on the test set
-test        the configuration with the best mean test accuracy: an upper bound that is biased by
+test        the configuration with the best mean test accuracy: optimistic, because it is biased by
             the choice itself, as in the paper's appendix
 """
 
@@ -27,6 +27,7 @@ from hoplite.files import without_nan
 from hoplite.formatting import Described, Description, Table
 from hoplite.formatting import number as number_text
 from hoplite.graph import Graph
+from hoplite.labels import label_type
 from hoplite.models import model_defaults
 from hoplite.models.trained import TrainedModel
 from hoplite.plots import figure
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 MODEL = "model"  # the folder of the chosen model, next to the search's file
-BIASED = "biased: chosen on the test set, so an upper bound rather than an estimate"
+BIASED = "optimistic: settings chosen on the test set"
 TOP = 5  # configurations in a table of the best
 
 
@@ -222,7 +223,8 @@ class SearchResult(Described, Scored):
         with warnings.catch_warnings():  # a grid may hold settings that have no effect in places
             warnings.simplefilter("ignore", IdleWarning)
             model = self.trials[0].trial.model
-            return train(self.graph, model, seeds=self.seeds, **self.best.options)
+            task = label_type(self.graph.labels).task
+            return train(self.graph, model, seeds=self.seeds, task=task, **self.best.options)
 
     @cached_property
     def _chosen(self) -> tuple[TrainedModel, _SavedScores]:

@@ -86,8 +86,8 @@ def search(
 
     Parameters
     ----------
-    data : Graph, path, or whatever else :func:`hoplite.train` takes but a hop store, or GraphSet
-        A set of graphs is searched with one seed, as its models are solved.
+    data : Graph, GraphSet, path, or other data that :func:`hoplite.train` accepts
+        Not a hop store. A set of graphs is searched with one seed, as its models are solved.
     model : str or type, default "lgc"
         For a set of graphs a family, or "auto", the default: all families of the grid.
     grid : str, path, mapping or list of mappings, default "default"
@@ -100,9 +100,10 @@ def search(
         file has are not trained again: the same call continues after a crash, several processes may
         share the file, and a larger grid trains only what is new in it.
     protocol : {"validation", "test"}
-        ``"test"`` chooses by the test accuracy, an upper bound as in the paper's appendix.
+        ``"test"`` chooses by the test accuracy, as in the paper's appendix; that is optimistic.
     samples, sample_seed : int, optional
-        Number of configurations to draw at random instead of training all, and its seed.
+        Number of configurations to draw at random instead of training all, and the seed of the
+        draw. If the grid has fewer, all of them are trained.
     workers : int, optional
         Trials at a time; by default as many as there are cores.
     executor : {"threads", "processes"}
@@ -159,6 +160,8 @@ def search(
             configurations = space.configurations(dataset, name, options)
         else:
             configurations = space.sample(dataset, name, samples, sample_seed, options)
+            if len(configurations) < samples:
+                log.info("the grid has only %d configurations", len(configurations))
         configurations = _checked(graph, name, configurations, protocol)
         # replacing a value of one of Hoplite's own grids is no surprise
         of_grid = () if grid in GRIDS else space.sections.get("any", ())

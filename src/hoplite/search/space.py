@@ -13,6 +13,7 @@ see :func:`hoplite.search`.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import os
@@ -29,6 +30,7 @@ import numpy as np
 from hoplite.config import GRIDS, check_number
 from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint, option_name
 from hoplite.files import read_regular
+from hoplite.formatting import listing
 from hoplite.models import MODELS, all_settings, find_model, idle_settings, split_options
 
 MAX_CONFIGURATIONS = 100_000
@@ -321,7 +323,7 @@ def read_space(source: Any) -> Space:
         table = {
             k: np.array(v).tolist() if isinstance(v, sequences) else v for k, v in source.items()
         }
-        return Space("of options", {"any": _read_section(table, "grid [any]", MODELS)})
+        return Space("of options", {"any": _read_section(table, "grid", MODELS)})
     if source in GRIDS:
         return parse_space(read_grid(str(source)), str(source))
     return parse_space(read_text("grid", source, GRIDS), str(source))
@@ -417,7 +419,8 @@ def _read_section(table: dict[str, Any], where: str, below: Collection[str]) -> 
             section[key] = value
         elif key in below and isinstance(value, dict):
             variants = MODELS[key].variants() if key in MODELS else ()
-            section[key] = _read_section(value, f"{where[:-1]}.{key}]", variants)
+            inner = f"{where[:-1]}.{key}]" if where.endswith("]") else f"{where}, {key}"
+            section[key] = _read_section(value, inner, variants)
         elif isinstance(value, dict) and key not in all_settings():
             raise GridError(
                 f"{where} has an unknown table {key!r}; it may have: "
@@ -459,7 +462,10 @@ def read_dimension(name: str, value: Any, where: str) -> Dimension:
                 {**value, **({"integer": True} if type_ is int else {})}, Distribution
             )
         except (ValueError, RecursionError, OverflowError) as error:
-            raise GridError(f"{where}: the distribution of {name}: {error}.") from error
+            keys = [field.name for field in dataclasses.fields(Distribution)]
+            unknown = [repr(key) for key in value if key not in keys]
+            what = f"unknown key {unknown[0]}; use {listing(keys, 'or')}" if unknown else error
+            raise GridError(f"{where}: the distribution of {name}: {what}.") from error
     values = value if isinstance(value, list) else [value]
     if not values:
         raise GridError(f"{where}: {name} is an empty list; it needs at least one value.")

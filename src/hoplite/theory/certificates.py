@@ -41,7 +41,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -89,9 +89,13 @@ class Certificate:
 
     Examples
     --------
-    >>> Certificate(0.2, 0.95, 100, 50, 0.1, None, outside=True).sentence()
+    >>> Certificate(0.2, 0.95, 100, 50, 0.1, None, outside=True).sentence().partition(", ")[0]
     'with 95 % confidence the error on the 100 nodes outside the split is at most 20.0 %'
     """
+
+    condition: ClassVar[str] = (
+        "if the test nodes are a random sample of all nodes that are not for training or validation"
+    )
 
     bound: float
     confidence: float
@@ -102,7 +106,7 @@ class Certificate:
     outside: bool
 
     def sentence(self) -> str:
-        """The statement in plain words.
+        """The statement and its condition in plain words.
 
         Returns
         -------
@@ -114,7 +118,7 @@ class Certificate:
         known = f" (true error, from their labels: {100 * (self.error or 0):.1f} %)"
         return (
             f"with {100 * self.confidence:g} % confidence the error on the {nodes} is at most "
-            f"{100 * self.bound:.1f} %{'' if self.error is None else known}"
+            f"{100 * self.bound:.1f} %, {self.condition}{'' if self.error is None else known}"
         )
 
 
@@ -131,9 +135,11 @@ class PacBayes(Certificate):
 
     Examples
     --------
-    >>> PacBayes(0.3, 0.9, 40, 25, 0.2, None, False, divergence=1.5, spread=0.1).sentence()
-    'with 90 % confidence the error on the 40 test nodes is at most 30.0 %'
+    >>> PacBayes(0.3, 0.9, 40, 25, 0.2, None, False, divergence=1.5, spread=0.1).sentence()[:70]
+    'with 90 % confidence the error on the 40 test nodes is at most 30.0 %,'
     """
+
+    condition: ClassVar[str] = "if the parts of the split are random samples of all nodes"
 
     divergence: float
     spread: float
@@ -212,6 +218,7 @@ def certify(
     check_number("confidence", confidence, 0, 1, open_ends="lm")
     check_trained(model)
     graph = open_data(data, prepare=model).in_memory()
+    model.aligned(graph)  # ModelFileError if its features are others
     if not model.task.exclusive:
         raise ConfigError(
             "certificates require one class per node, but the model is for "

@@ -560,12 +560,15 @@ def train(
         basis are the defaults, and dropout 0.
     model : str or type, optional
         A model's name, such as "lgc" (docs/models.md), or a class of your own
-        (docs/your-own-model.md). If None, the one with the lowest validation or
-        out-of-fold loss of hop blocks of 0, 1 and 2 hops, PPR and LGC. Node and edge tables add
-        logarithms of degrees to the features, and compare each also with the labels of neighbours;
-        with validation nodes, or more than 10,000 labels, they compare hop blocks of 2 hops only.
-        Other graphs are compared if no option is given and 20 % of the nodes, but at most 20,000,
-        are training nodes; otherwise the model is ``"lgc"``.
+        (docs/your-own-model.md). If None, several models may be compared by validation or
+        out-of-fold loss: hop blocks of 0, 1 and 2 hops, PPR and LGC.
+
+        - Node and edge tables: logarithms of degrees are added to the features, and each model is
+          also tried with the labels of neighbours. With validation nodes, or more than 10,000
+          labels, only hop blocks of 2 hops are compared.
+        - Other graphs, if no option is given and at least 20 % of the nodes, but at most 20,000,
+          are training nodes: the models above.
+        - Otherwise the model is ``"lgc"``.
     seeds : int or sequence of int, default 1
         How many seeds (0, 1, ...) to train, or which.
     record_test : bool, default False
