@@ -87,8 +87,8 @@ def test_a_full_run_has_every_section(small, tmp_path, trained, capsys):
     assert np.max(spectrum.responses[0].mean) == pytest.approx(1)  # SGC is exactly x^3
     compared = [(e.label, len(e.test)) for e in results.comparison]
     assert compared == [("LGC", 2), ("hLGC, class gate", 2)]
-    assert "Biased" in (out / "RESULTS.md").read_text()
-    assert "Biased" in (out / "report.html").read_text()
+    assert "Optimistic" in (out / "RESULTS.md").read_text()
+    assert "Optimistic" in (out / "report.html").read_text()
     trained.clear()
     assert main(words) == 0
     assert trained == []  # the same call trains nothing again
