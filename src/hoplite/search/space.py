@@ -13,7 +13,6 @@ see :func:`hoplite.search`.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import os
@@ -462,7 +461,7 @@ def read_dimension(name: str, value: Any, where: str) -> Dimension:
                 {**value, **({"integer": True} if type_ is int else {})}, Distribution
             )
         except (ValueError, RecursionError, OverflowError) as error:
-            keys = [field.name for field in dataclasses.fields(Distribution)]
+            keys = Distribution.__struct_fields__
             unknown = [repr(key) for key in value if key not in keys]
             what = f"unknown key {unknown[0]}; use {listing(keys, 'or')}" if unknown else error
             raise GridError(f"{where}: the distribution of {name}: {what}.") from error
