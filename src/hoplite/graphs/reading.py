@@ -46,7 +46,7 @@ from hoplite.io.sources import (
 )
 from hoplite.io.splits import stratified_split, warn_of_unused_seed
 from hoplite.io.tables import EdgeTable, NodeTable, Reading, id_sql, require_columns
-from hoplite.labels import known_labels
+from hoplite.labels import UNKNOWN_LABEL, known_labels
 from hoplite.preparation import Preparation, TableOptions
 
 STEMS = ("graphs", "nodes", "edges")
@@ -320,17 +320,21 @@ def _from_list(
 
 
 def _pyg_labels(graphs: Sequence[Any]) -> np.ndarray | None:
-    """The labels ``y``, (G, m), with NaN for graphs that have none; None if no graph has one."""
+    """The labels ``y``, (G, m); None if no graph has one.
+
+    Graphs that have none get -1 if the others have integers, and NaN if they have floats.
+    """
     import torch
 
     given = [data.get("y") for data in graphs]  # tensors, or plain numbers
-    values = [None if y is None else np.ravel(array_of(torch.as_tensor(y))) for y in given]
+    values = [None if y is None else np.ravel(without_torch(torch.as_tensor(y))) for y in given]
     widths = {len(value) for value in values if value is not None}
     if len(widths) > 1:
         raise GraphError(
             f"y has {min(widths)} to {max(widths)} values; all graphs must have the same number."
         )
-    unknown = np.full(sum(widths), np.nan)
+    floats = any(value is not None and value.dtype.kind == "f" for value in values)
+    unknown = np.full(sum(widths), np.nan if floats else UNKNOWN_LABEL)
     return np.stack([unknown if v is None else v for v in values]) if widths else None
 
 
