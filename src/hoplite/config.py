@@ -371,7 +371,9 @@ class TrainingConfig(Checked):
             value = getattr(self, name)
             tuned = value is True or isinstance(value, str)
             if tuned and not has_validation:
-                raise ConfigError(f"requires a validation split; {remedy}, or leave it out.", name)
+                raise ConfigError(
+                    f"requires a validation split or folds; {remedy}, or leave it out.", name
+                )
 
     def warn_unused(self) -> None:
         """Warn of settings that have no effect without another one that is not given.

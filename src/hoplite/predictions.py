@@ -18,6 +18,7 @@ from hoplite.errors import (
     ConfigError,
     HopliteError,
     HopliteWarning,
+    by_interface,
     check_choice,
     nearest_hint,
     option_name,
@@ -181,9 +182,10 @@ def isolated_note(model: TrainedModel, isolated: int, rows: int) -> str:
     if not model.config.reads_neighbours:
         return f"{note}."
     subject, own, them = ("it is", "its", "it") if isolated == 1 else ("they are", "their", "them")
+    first = by_interface('sort="neighbours", ascending=True', "--sort neighbours --ascending")
     return (
         f"{note}: {subject} predicted from {own} own columns alone, less reliably. Check {them} by "
-        "hand."
+        f"hand; {first} lists {them} first."
     )
 
 

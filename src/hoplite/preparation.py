@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -161,7 +160,8 @@ class TableOptions(Checked):
             roles = listing([option_name(name, getattr(self, name)) for name in names])
             raise ConfigError(f"{roles} must name different columns.")
         if self.drop and self.only:
-            raise ConfigError("cannot be combined with only; pass one of them.", "drop")
+            other = option_name("only")
+            raise ConfigError(f"cannot be combined with {other}; pass one of them.", "drop")
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -589,7 +589,7 @@ class Preparation:
         >>> age = NumberColumn("age", centre=(40.0,), scale=(10.0,), fill=(40.0,))
         >>> born = DateColumn("born", centre=(7000.0,), scale=(99.0,))
         >>> Preparation(columns=(age, born)).summary()
-        '1 numeric column and 1 date column scaled, gaps in 1 column filled'
+        '1 numeric column (age) and 1 date column (born) scaled, gaps in 1 column filled'
         """
         more = f", {' and '.join(added)} added" if added else ""
         left = f". Dropped as constant: {some_of(self.constant)}" if self.constant else ""
@@ -604,10 +604,10 @@ class Preparation:
         filled = sum(bool(column.fill) for column in self.fitted)
         how = "" if self.options.scale == "standard" else f" ({self.options.scale})"
         parts = {
-            f"{_count_types(scaled)} scaled{how}": len(scaled),
-            f"{_count_types(plain)} as {'it is' if len(plain) == 1 else 'they are'}": len(plain),
+            f"{_list_columns(scaled)} scaled{how}": len(scaled),
+            f"{_list_columns(plain)} as {'it is' if len(plain) == 1 else 'they are'}": len(plain),
             f"gaps in {plural(filled, 'column')} filled": filled,
-            f"{plural(len(texts), 'text column')} one-hot encoded": len(texts),
+            f"{_list_columns(texts)} one-hot encoded": len(texts),
         } | {
             f"words of {column.name!r} as TF-IDF ({plural(len(column.terms), 'term')})": 1
             for column in words
@@ -616,12 +616,14 @@ class Preparation:
         return (text.removeprefix(", ") + left).removeprefix(". ")
 
 
-def _count_types(columns: Sequence[PreparedColumn]) -> str:
-    """The number of columns of each type: ``2 numeric columns and 1 date column``."""
-    counts = Counter(column.type_name for column in columns)
-    names = dict.fromkeys(type_.type_name for type_ in COLUMN_TYPES if counts[type_.type_name])
-    nouns = {name: f"{name.replace('number', 'numeric')} column" for name in names}
-    return listing([plural(counts[name], noun) for name, noun in nouns.items()] or [""])
+def _list_columns(columns: Sequence[PreparedColumn]) -> str:
+    """The columns of each type: ``2 numeric columns (age, size) and 1 date column (born)``."""
+    parts = []
+    for type_name in dict.fromkeys(type_.type_name for type_ in COLUMN_TYPES):
+        names = [column.name for column in columns if column.type_name == type_name]
+        noun = f"{type_name.replace('number', 'numeric')} column"
+        parts += [f"{plural(len(names), noun)} ({some_of(names)})"] if names else []
+    return listing(parts or [""])
 
 
 # How tables are read for a model whose training data had no preparation.

@@ -55,7 +55,7 @@ def training_bar(title: str) -> Iterator[Callable[[Any], None]]:
 
         def report_training(state: Any) -> None:
             known = state.val_score == state.val_score
-            score = f", validation {state.val_score:z.3f}" if known else ""
+            score = f", validation score {state.val_score:z.3f}" if known else ""
             report(f"{title}, epoch {state.epoch}{score}", state.done / state.total)
 
         yield report_training

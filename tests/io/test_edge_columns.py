@@ -84,7 +84,7 @@ def test_new_edges_have_the_names_of_the_old_ones(tmp_path: Path) -> None:
     row = [graph.node_ids.index(name) for name in ("p0", "p1")] if graph.node_ids else []
     before, after = graph.adjacency, hoplite.io.extend(graph, new).adjacency
     assert after[row[0], row[1]] == np.float32(before[row[0], row[1]] + 7000)
-    with pytest.raises(DatasetError, match=r"no column 'source' \(it has"):
+    with pytest.raises(DatasetError, match=r"no column 'source' or 'target' \(it has"):
         hoplite.io.extend(graph, new, **{name: name for name in NAMES})
     (new / "edges.csv").unlink()
     nodes = {name: values[:1] for name, values in columns().items()} | {"who": pa.array(["z"])}

@@ -94,7 +94,7 @@ def test_wrong_masks(tmp_path, changes):
         ("e.tsv", "10\t9\t0.5\n9\t10\t2\n30\t30\t1\n10\t9\t1\n30\t5\t0.7\n"),
         ("e.csv", "10,9,0.5\n9,10,2\n30,30,1\n10,9,1\n30,5,0.7\n"),
         (
-            "edges.csv",
+            "edges.txt",
             "weight,target,source,kind\n0.5,9,10,x\n2,10,9,\n1,30,30,\n1,9,10,\n.7,5,30,",
         ),
     ],
@@ -108,7 +108,7 @@ def test_edge_lists(tmp_path, name, text):
     with FEATURELESS:
         assert load(tmp_path / name).feature_names[:2] == ("degree", "log degree")
     assert load(tmp_path / name, structural=2).num_features == 4
-    beside = "nodes.csv" if name == "edges.csv" else "e.nodes.csv"
+    beside = "nodes.csv" if name == "edges.txt" else "e.nodes.csv"
     csv.write_csv(pa.table(NODES), tmp_path / beside)
     graph = load(tmp_path / name)
     assert graph.node_ids == tuple(NODES["id"])

@@ -76,7 +76,7 @@ def test_paths_that_hold_no_dataset(tmp_path):
         with pytest.raises(DatasetError, match="Did you mean 'shop'"):
             load(tmp_path / name)
     (tmp_path / "shop" / "transactions.csv").rename(tmp_path / "shop" / "edges.csv")
-    with pytest.raises(DatasetError, match=r"no nodes\.csv .*has customers\.parquet"):
+    with pytest.raises(DatasetError, match=r"no nodes\.csv.*has customers\.parquet"):
         load(tmp_path / "shop")
     with pytest.raises(DatasetError, match=r"is not a dataset: it needs nodes\.csv"):
         load(tmp_path)
@@ -85,9 +85,11 @@ def test_paths_that_hold_no_dataset(tmp_path):
     (tmp_path / "other" / "edges.csv").write_text("source,target\nA2,A1\nA1,A2\n")
     with pytest.raises(DatasetError, match="no column 'id', but 'account' contains"):
         load(tmp_path / "other")
-    (tmp_path / "nodes.csv").touch()
-    with pytest.raises(DatasetError, match="a node table without its edges; pass the folder"):
-        load(tmp_path / "nodes.csv")
+    for name in ("nodes.csv", "edges.csv"):
+        with pytest.raises(DatasetError, match="is one of two tables; pass the folder"):
+            load(tmp_path / "other" / name)
+    with pytest.raises(DatasetError, match=r"no such path exists.* Did you mean 'other'"):
+        load(tmp_path / "othr", edges="links.csv")
     (tmp_path / "data.docx").touch()
     with pytest.raises(DatasetError, match=r"has an unsupported format; use one of .*\.npz"):
         load(tmp_path / "data.docx")

@@ -192,6 +192,42 @@ def test_a_day_above_12_shows_the_order_of_dates(tmp_path):
         hoplite.load(mixed)
 
 
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["£57.73", " £ 1", "-£1,234.50", ""], [57.73, 1, -1234.5, 0]),
+        (["57,73 €", "€1", "-3€", "NA"], [57.73, 1, -3, 0]),
+        (["5%", "12.5 %", "-1%", ""], [0.05, 0.125, -0.01, 0]),
+    ],
+)
+def test_amounts_and_shares_are_numbers(tmp_path, cells, numbers):
+    tables = small_tables(tmp_path, v=[f'"{cell}"' for cell in cells * 8])
+    graph = hoplite.load(tables, scale="none")
+    assert graph.feature_names == ("v", "v=(missing)")
+    np.testing.assert_allclose(graph.features[:3, 0], numbers[:3], rtol=1e-6)
+
+
+def test_codes_with_leading_zeros_are_text_and_words_for_a_gap_are_none(tmp_path):
+    tables = small_tables(
+        tmp_path, code=["01019", "90210", " 01019", "0"] * 8, town=["York", "N/A", "", "Bath"] * 8
+    )
+    assert hoplite.load(tables).feature_names == (
+        "code=0", "code=01019", "code=90210", "town=Bath", "town=York",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_a_title_above_the_names_is_an_error(tmp_path, ends):
+    """Also where the line ends are mixed, so that a copy of the file is read."""
+    assert "line 2 has at least 2 cells" in complaint(write(tmp_path, f"Export 2024{ends}{NODES}"))
+
+
+def test_white_space_around_names_does_not_count(tmp_path):
+    nodes = "id , label,x \na,u,1\nb,v,2\n"
+    assert read_tables(write(tmp_path, nodes)).class_names == ("u", "v")
+    assert "several columns named 'x'" in complaint(write(tmp_path, "id,x,x \na,1,1\nb,2,2\n"))
+
+
 def test_different_whole_numbers_look_like_a_key(tmp_path):
     tables = small_tables(tmp_path, number=range(500, 530), x=[i % 7 for i in range(30)])
     with pytest.warns(

@@ -84,8 +84,6 @@ def test_it_is_the_tfidf_of_scikit_learn_with_the_terms_of_training_rows(tmp_pat
     age = (nodes["age"] - nodes["age"].mean()) / nodes["age"].std(ddof=0)
     np.testing.assert_allclose(graph.features.toarray()[:, 0], age, atol=1e-5)
     assert not graph.features[[3, 4, 5], 1:].nnz  # gaps
-    words = f"words of {NAME!r} as TF-IDF ({len(terms)} terms)"
-    assert graph.preparation.summary() == f"1 numeric column scaled, {words}"
 
 
 def test_terms_depend_on_no_label_and_on_no_text_of_other_nodes():

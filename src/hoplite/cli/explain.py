@@ -96,10 +96,12 @@ def explain(
     explainer = Explainer(model, data, memory=memory)
     explanations = [explainer.explain(name, class_, against=against, alone=alone) for name in nodes]
     summaries: list[Summary] = []
+    note = ""
     for name, explanation, page in zip(nodes, explanations, pages, strict=True):
         removals, why_not = None, "Removals were not searched because of --no-flips."
         if flips and model.task.exclusive and model.num_classes > 1:
             removals, why_not = _search_removals(model, data, name, budget=budget, memory=memory)
+            note = why_not[:1].lower() + why_not[1:]
         summaries.append(explanation.summary(top=top, flips=removals))
         if page is not None:
             command = shlex.join(["hoplite", *sys.argv[1:]])
@@ -107,6 +109,10 @@ def explain(
             atomic_write_text(page, content)
     described = [(values.to_dict(), describe(values)) for values in summaries]
     console.print_explanations(described, pages, json=json)
+    if note:
+        console.print_note(
+            f"Edges and nodes whose removal would change it were not searched: {note}"
+        )
 
 
 def _search_removals(
@@ -118,6 +124,4 @@ def _search_removals(
     try:
         return flips(model, data, node, progress=True, **limits), ""
     except NoRemovals as error:
-        why_not = f"{error}"[:1].upper() + f"{error}"[1:]
-        console.print_note(why_not)
-        return None, why_not
+        return None, f"{error}"[:1].upper() + f"{error}"[1:]

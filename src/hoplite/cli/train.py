@@ -30,13 +30,13 @@ def train(
     ),
     budget: str | None = Option(
         None,
-        help="Time budget for auto, e.g. 60s, 5m or 1h.",
+        help="Time budget of --model auto, e.g. 60s, 5m or 1h.",
         show_default="60s",
         rich_help_panel="Model",
     ),
     trials: str | None = Option(
         None,
-        help="Candidates for auto, instead of --budget: how many, or which, e.g. 1,2,5.",
+        help="Candidates of --model auto, instead of --budget: how many, or which, e.g. 1,2,5.",
         rich_help_panel="Model",
     ),
     memory: options.StoreMemory = None,
@@ -85,7 +85,7 @@ def train(
     only_for_auto, chooses = {"budget": budget, "trials": trials}, model == AUTO
     for option in options.without_none(not_for_auto if chooses else only_for_auto):
         verb = "cannot be used with" if chooses else "requires"
-        advice = "leave it out" if chooses else "use both, or neither"
+        advice = "leave it out" if chooses else "add that, or leave it out"
         raise ConfigError(f"{verb} --model {AUTO}; {advice}.", option)
     if model != AUTO and not Path(dataset, "manifest.json").is_file():  # a store has its own
         if model is None:
@@ -193,9 +193,16 @@ def _facts(result: hoplite.TrainingResult, summary: dict[str, Any]) -> dict[str,
     run, split = result.best_run, summary["split"]
     sizes = ", ".join(f"{split[part]:,} {part}" for part in ("train", "val", "test"))
     facts: dict[str, Any] = {"Split": sizes + (f" ({split['note']})" if split["note"] else "")}
+    if result.out_of_fold and "test" not in run.outputs:
+        chose = (
+            "the folds that gave the scores chose the model, too, so these are slightly optimistic"
+        )
+        facts["Scores"] = (
+            f"{chose}; {option_name('split_seed', 0)} keeps nodes for an unbiased test"
+        )
     facts |= {"Note": summary["unvalidated"], "Prepared": summary.get("prepared")}
     if unused := summary.get("unused_edge_columns"):
-        weight = f"--weight {unused[0]} uses one as the weight"
+        weight = "--weight COLUMN uses one of numbers as the weight"
         facts["Not used"] = f"edge columns {some_of(unused)} ({weight})"
     if "relations" in summary:
         facts["Edges"] = f"{', '.join(summary['relations'])}, each with its own polynomial"

@@ -262,8 +262,9 @@ def title(values: Summary) -> str:
 def headline(values: Summary) -> str:
     """The prediction in a sentence, with its probability and whether it is right."""
     node, chosen = values.node, values.threshold
-    known = {None: "Its label is not known.", node.predicted: "Its label is the same."}
-    label = known.get(node.label) or f"Its label is {short(node.label)}."
+    also = "also " if node.label == node.predicted else ""
+    label = "not known" if node.label is None else f"{also}{short(node.label)}"
+    label = f"Its label is {label}."
     how, share = "", node.probability
     if chosen is not None:
         share = next(c.probability for c in values.classes.top if c.name == chosen.class_)

@@ -58,6 +58,7 @@ FLOATS = ("FLOAT", "DOUBLE", "DECIMAL")
 _ISO = r"^(\d{2})\.(\d{2})\.(\d{4})\b"
 _DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
 _SLASHES = r"\d{1,2}/\d{1,2}/\d{4}"
+SIGNS = "$€£¥%"  # before or after an amount
 SLASHED = {
     "day": "%d/%m/%Y",
     "month": "%m/%d/%Y",
@@ -107,10 +108,12 @@ def number_sql(text: str, *, comma: bool) -> str:
 
 
 def comma_sql(text: str) -> str:
-    """The number that a text spells with a decimal comma; NULL of 1,500, which has two meanings."""
+    """The number of 1,5 or 1,500.00; NULL of 1,500, which has two meanings."""
+    grouped = f"regexp_full_match({text}, '{_THOUSANDS}(,[0-9]{{3}})*[.][0-9]+')"
     number = f"regexp_full_match({text}, '[+-]?[0-9]+(,[0-9]+)?')"
     unclear = f"regexp_full_match({text}, '{_THOUSANDS}')"
-    return f"CASE WHEN {number} AND NOT {unclear} THEN {number_sql(text, comma=True)} END"
+    plain = f"CASE WHEN {grouped} THEN TRY_CAST(replace({text}, ',', '') AS DOUBLE)"
+    return f"{plain} WHEN {number} AND NOT {unclear} THEN {number_sql(text, comma=True)} END"
 
 
 def date_sql(text: str) -> str:
@@ -139,6 +142,19 @@ def time_sql(text: str) -> str:
     )
 
 
+def code_sql(text: str) -> str:
+    """Whether a text is a code of digits such as 01019, which is no number."""
+    return f"regexp_full_match(CAST({text} AS VARCHAR), '\\s*0[0-9]+\\s*')"
+
+
+def amount_sql(text: str, sign: str, *, comma: bool) -> str:
+    """The number of £1.50 or 1.50 £ for the ``sign`` £, NULL without it; 0.5 of 50%."""
+    ends = f"^([+-]?)\\s*[{sign}]\\s*|\\s*[{sign}]$"
+    bare = f"regexp_replace({text}, '{ends}', '\\1')"
+    number = f"coalesce({number_sql(bare, comma=comma)}, {comma_sql(bare)})"
+    return f"CASE WHEN contains({text}, '{sign}') THEN {number} / {100 if sign == '%' else 1} END"
+
+
 class Cells(NamedTuple):
     """What the cells of a column mean: the class of the column, and its numbers or text in SQL."""
 
@@ -146,6 +162,7 @@ class Cells(NamedTuple):
     sql: str
     truth: bool = False
     first: str = ""  # day or month: what comes first in dates with slashes
+    sign: str = ""  # of amounts
 
 
 def spellings(table: Table, name: str) -> list[Cells]:
@@ -160,6 +177,10 @@ def spellings(table: Table, name: str) -> list[Cells]:
         Cells(NumberColumn, number_sql(text, comma=table.comma)),
         Cells(NumberColumn, truth_sql(text), truth=True),
         Cells(NumberColumn, comma_sql(text)),
+        *(
+            Cells(NumberColumn, amount_sql(text, sign, comma=table.comma), sign=sign)
+            for sign in SIGNS
+        ),
         Cells(DateColumn, date_sql(text)),
         Cells(TimeColumn, time_sql(text)),
         *(Cells(DateColumn, slashed_sql(text, first), first=first) for first in SLASHED),
@@ -230,10 +251,14 @@ def guess_cells(
 
     ``words`` are those whose words are features, whatever they seem to be.
     """
-    forced = {name: Cells(WordsColumn, label_sql(table, name)) for name in words}
+    forced = {name: Cells(WordsColumn, filled_sql(label_sql(table, name), table)) for name in words}
     typed = {name: forced.get(name) or typed_cells(table, name) for name in names}
     texts = {
-        name: [c for c in spellings(table, name) if table.spelled or c.type is DateColumn]
+        name: [
+            c._replace(sql=f"CASE WHEN NOT {code_sql(table.columns[name])} THEN {c.sql} END")
+            for c in spellings(table, name)
+            if table.spelled or c.type is DateColumn or c.sign
+        ]
         for name, cells in typed.items()
         if cells is None
     }
@@ -243,7 +268,7 @@ def guess_cells(
     return {
         name: cells
         or (spelled.get(name) if name not in unclear else None)
-        or Cells(TextColumn, text_sql(table.columns[name]))
+        or Cells(TextColumn, filled_sql(text_sql(table.columns[name]), table))
         for name, cells in typed.items()
     }
 
@@ -269,7 +294,7 @@ def trained_cells(
         trained = f"but the model was trained with a {column.type_name}"
         cells = typed.get(name)
         if isinstance(column, TextColumn | WordsColumn):
-            result[name] = Cells(type(column), label_sql(table, name))
+            result[name] = Cells(type(column), filled_sql(label_sql(table, name), table))
         elif name in spelled:
             result[name] = spelled[name][0]
         elif cells is None:
@@ -535,9 +560,9 @@ class Features:
         self._warn_about_keys([n for n in numbers if spans[n] < KEY_SPAN * self._nodes])
         fitted = {}
         for name, place in places.items():
-            type_, _, truth, order = self._columns[name]
-            column = fit.column(type_, name, place, truth=truth)
-            fitted[name] = replace(column, first=order) if order else column
+            cells = self._columns[name]
+            column = fit.column(cells.type, name, place, truth=cells.truth)
+            fitted[name] = replace(column, first=cells.first) if cells.first else column
         return fitted
 
     def _warn_about_keys(self, names: Sequence[str]) -> None:
@@ -625,10 +650,10 @@ class Features:
             raise empty_column(name, self._table)
         facts = f"text column {name!r} of {label} has {plural(many, 'different value')} "
         facts += f"in {plural(filled, 'row')}"
-        mistake = self._warn_about_typing(name, column)
         if limit is None and many > MAX_VALUES:
             raise DatasetError(f"{facts}; remove it or replace it with numbers.")
         key = limit is not None and many >= max(MIN_KEYS, KEY_SHARE * filled)
+        mistake = self._warn_about_typing(name, column, "left out" if key else "read as text")
         if limit is not None and (key or many > limit) and not mistake and self._has_words(column):
             words = None if self._dense else self._fit_words(name)
             if words is not None:
@@ -641,10 +666,11 @@ class Features:
                 )
                 return None
         if key:
-            warn(
-                f"{facts}; it is left out because it looks like an identifier; "
-                f"{option_name('text', name)} makes features of its words."
-            )
+            if not mistake:
+                warn(
+                    f"{facts}; it is left out because it looks like an identifier; "
+                    f"{option_name('text', name)} makes features of its words."
+                )
             return None
         most = limit - 1 if limit is not None and many > limit else None
         if most is not None and not mistake:
@@ -666,26 +692,28 @@ class Features:
         (mean,) = self._work.row(f"SELECT avg(1 + {spaces}) FROM cells WHERE {column} IS NOT NULL")
         return mean >= MIN_WORDS
 
-    def _warn_about_typing(self, name: str, column: str) -> bool:
+    def _warn_about_typing(self, name: str, text: str, fate: str) -> bool:
         """One "1,5" makes a column of numbers a column of text, which deserves a warning."""
-        text = f"({filled_sql(column, self._table)})"
         comma = f"CASE WHEN regexp_full_match({text}, '[+-]?[0-9]+,[0-9]+') THEN 1 END"
-        forms = [("number", comma), ("date", date_sql(text))]
+        amounts = [amount_sql(text, sign, comma=self._table.comma) for sign in SIGNS]
+        forms = [("number", f"coalesce({', '.join([comma, *amounts])})"), ("date", date_sql(text))]
         forms += [("date", slashed_sql(text, first)) for first in SLASHED]
         if self._table.spelled:
             forms.insert(0, ("number", number_sql(text, comma=self._table.comma)))
+        if self._work.row(f"SELECT bool_or({code_sql(text)}) FROM cells")[0]:
+            return False
         for what, sql in forms:
             good, total = self._work.row(f"SELECT count({sql}), count({text}) FROM cells")
             if 2 * good <= total:
                 continue
             value, node = self._work.row(
-                f"SELECT {column}, id FROM cells WHERE {text} IS NOT NULL "
+                f"SELECT {text}, id FROM cells WHERE {text} IS NOT NULL "
                 f"ORDER BY {sql} IS NOT NULL, rowid LIMIT 1"
             )
             form = "numbers with a decimal point" if what == "number" else "dates as 2024-12-31"
             advice = f"write {form}" if re.search(r"\d", value) else "correct it or leave it empty"
             warn(
-                f"column {name!r} of {self._table.label} is read as text because "
+                f"column {name!r} of {self._table.label} is {fate} because "
                 f"{total - good or total:,} of {plural(total, 'value')} could not be read reliably "
                 f"as a {what}, such as {value[:SHOWN]!r} (node {node!r}); {advice}."
             )

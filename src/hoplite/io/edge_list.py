@@ -253,6 +253,7 @@ def _matrix_entries(file: BinaryIO) -> tuple[int, dict[str, np.ndarray]]:
 
 
 def is_edge_list(path: Path) -> bool:
-    """Whether a path names a file of edges, and not a node table."""
+    """Whether a path names a file of edges, and not one of the two tables of a folder."""
     node_table = path.stem == "nodes" or path.stem.endswith(".nodes")
-    return path.suffix in ENDINGS and not node_table and path.is_file()
+    has_nodes = path in table_files(path.parent, "edges") and table_files(path.parent, "nodes")
+    return path.suffix in ENDINGS and not (node_table or has_nodes) and path.is_file()

@@ -25,7 +25,7 @@ from hoplite.io.datasets import (
 )
 from hoplite.io.edge_list import is_edge_list, read_edge_list, read_matrix_market
 from hoplite.io.npz import EDGE_ARRAY, FEATURE_ARRAY, LABEL_ARRAY, read_npz
-from hoplite.io.sources import is_postgres, is_tables, tables_in
+from hoplite.io.sources import STEMS, is_postgres, is_tables, suffix_of, tables_in
 from hoplite.io.splits import refuse_split, warn_of_unused_seed
 from hoplite.io.tables import read_tables
 from hoplite.preparation import TableOptions, refuse_options
@@ -182,10 +182,11 @@ def _load(
         graph = named_dataset(name, seed or 0)
         if graph is not None:
             return graph
-    if is_postgres(source) or options.get("nodes") or options.get("edges"):
-        refuse_split(source, split)
-        return read_tables(source, seed=seed, **options)
+    named = options.get("nodes") or options.get("edges")
     try:
+        if is_postgres(source) or (named and Path(source).exists()):
+            refuse_split(source, split)
+            return read_tables(source, seed=seed, **options)
         return _load_path(source, seed, split, options)
     except OSError as error:  # a name too long for a file, a folder that is not ours to read
         raise DatasetError(
@@ -217,10 +218,9 @@ def _load_path(
             needed = listing([form.what for form in FORMATS if form.is_folder], "or")
             raise DatasetError(f"{path} is not a dataset: it needs {needed}.")
     if path.is_file():
-        if path.stem == "nodes":
+        if path.stem in STEMS and suffix_of(path):
             raise DatasetError(
-                f"{path} is a node table without its edges; pass the folder with both, "
-                f"{path.parent}."
+                f"{path} is one of two tables; pass the folder with nodes and edges, {path.parent}."
             )
         if path.suffix in (".sqlite", ".duckdb", ".db"):
             raise DatasetError(f"{path} is not a SQLite or DuckDB database.")

@@ -115,23 +115,25 @@ class Table:
     ) -> Table:
         """A relation with the columns c0, c1, ...; DatasetError unless each has a name of its own.
 
-        A column that only numbers the rows, as pandas writes it, is left out.
+        White space around names does not count. A column that only numbers the rows, as pandas
+        writes it, is left out.
         """
+        names = [name.strip() for name in names]
         indices = [i for i, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
         if len(indices) > MAX_COLUMNS:
             raise DatasetError(
                 f"{label} has {len(indices):,} columns, more than the maximum of {MAX_COLUMNS:,}; "
                 "store that many numbers as one column of lists, in Parquet."
             )
+        if not all(names):
+            raise DatasetError(
+                f"{label} has a column without a name; name it, remove it if it only contains row "
+                "numbers, or remove a title above the names."
+            )
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise DatasetError(
                 f"{label} has several columns named {min(repeated)!r}; rename all but one."
-            )
-        if any(not name.strip() for name in names):
-            raise DatasetError(
-                f"{label} has a column without a name; name it, or remove it if it only contains "
-                "row numbers."
             )
         columns = {names[i]: f"c{i}" for i in indices}
         return cls(label, sql, columns, {names[i]: types[i] for i in indices}, **facts)
@@ -304,6 +306,8 @@ def _csv_reason(text: str) -> str:
         return (  # DuckDB counts no further
             f"line {line} has at least {plural(cells, 'cell')} instead of {expected}; correct it, "
             "or write a cell that contains the separator in quotes"
+            + "; if line 1 is a title above the header, remove it"
+            * (line == "2")
         )
     return "; ".join(text.splitlines()[:3])
 
@@ -471,7 +475,7 @@ def find_table(folder: Path, stem: str) -> Path:
     if not files:
         columns = "source and target" if stem == "edges" else "id and label"
         raise DatasetError(
-            f"{folder} has no {stem}.csv or {stem}.parquet (it has "
+            f"{folder} has no {stem}.csv, {stem}.parquet or {stem}.xlsx (it has "
             f"{some_of(tables_in(folder)) or 'no tables'}); add one with the columns {columns}, or "
             f"choose another file with {option_name(stem)}."
         )
@@ -559,7 +563,7 @@ def arrow_durations(note: bytes) -> dict[str, str]:
             name, type_, facts = (field(column, slot) for slot in (0, 2, 3))
             if name and type_ and facts and number(type_, "B") == ARROW_DURATION:
                 text, unit = follow(name), field(follow(facts), 0)
-                key = message[text + 4 : text + 4 + number(text, "I")].decode()
+                key = message[text + 4 : text + 4 + number(text, "I")].decode().strip()
                 units[key] = number(unit, "h") if unit else 1
     names = tuple(DURATIONS)
     return {key: names[unit] for key, unit in units.items() if 0 <= unit < len(names)}

@@ -15,6 +15,7 @@ import re
 import shutil
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,7 @@ from hoplite.csr import index_type
 from hoplite.errors import (
     ConfigError,
     DatasetError,
+    by_interface,
     first_line,
     nearest_hint,
     option_name,
@@ -36,6 +38,7 @@ from hoplite.errors import (
     warn,
 )
 from hoplite.files import remove_leftovers, to_json
+from hoplite.formatting import listing
 from hoplite.graph import Graph, Split
 from hoplite.io.array_files import growing_npy, write_npy
 from hoplite.io.columns import (
@@ -266,7 +269,7 @@ def _refuse_other_id(work: Workspace, nodes: Table, edges: Table, options: Table
 
 def _refuse_misspelled(table: Table, label: str) -> None:
     """DatasetError if a column is called almost as the ``label``, which would be a feature."""
-    others = [name for name in table.names if name.strip().lower() != label]
+    others = [name for name in table.names if name.lower() != label]
     for name in difflib.get_close_matches(label, others, n=1, cutoff=SIMILAR):
         raise DatasetError(
             f"{table.label} has no column {label!r}. Did you mean {name!r}? Pass "
@@ -279,11 +282,9 @@ def _check_columns(
 ) -> None:
     """Refuse missing columns, and 'Label' for 'label'; ``options`` name some of the columns."""
     for name in table.names:
-        meant = name.strip().lower()
+        meant = name.lower()
         if meant != name and meant in (*required, *optional) and meant not in table.names:
-            option = (
-                f" or pass {option_name(options[meant], name.strip())}" if meant in options else ""
-            )
+            option = f" or pass {option_name(options[meant], name)}" if meant in options else ""
             raise DatasetError(
                 f"column {name!r} of {table.label} looks like {meant!r}; rename it{option}."
             )
@@ -295,14 +296,14 @@ def require_columns(
 ) -> None:
     """DatasetError unless the table has the columns ``names``; ``options`` name some of them."""
     others = [name for name in table.names if name not in names]
-    for name in names:
-        if name not in table.names:
-            option = f", or pass {option_name(options[name], 'COLUMN')}" if name in options else ""
-            raise DatasetError(
-                f"{table.label} has no column {name!r} (it has "
-                f"{some_of(map(repr, table.names), 10)}).{nearest_hint(name, others)} "
-                f"Add it{option}."
-            )
+    missing = [name for name in names if name not in table.names]
+    if missing:
+        named = [option_name(options[name], "COLUMN") for name in missing if name in options]
+        raise DatasetError(
+            f"{table.label} has no column {listing([*map(repr, missing)], 'or')} (it has "
+            f"{some_of(map(repr, table.names), 10)}).{nearest_hint(missing[0], others)} "
+            + (f"Pass {listing(named)}." if named else "Add it.")
+        )
 
 
 def with_unused(prepare: Preparation, edges: Table) -> Preparation:
@@ -326,8 +327,9 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
         for name in getattr(options, option):
             if name not in allowed:
                 raise DatasetError(
-                    f"{option_name(option)} contains {name!r}, which is not a feature "
-                    f"column of {nodes.label}; choose from {some_of(allowed, 20)}."
+                    f"{option_name(option)} contains {name!r}, which is not a "
+                    f"{'feature ' * (option != 'drop')}column of {nodes.label}; choose from "
+                    f"{some_of(names if option == 'drop' else allowed, 20)}."
                     f"{nearest_hint(name, allowed)}"
                 )
     return features
@@ -565,21 +567,27 @@ class NodeTable:
         return list(place), np.fromiter(codes, np.int64, self.count)
 
     def _question(self, names: list[str], labelled: int) -> None:
+        what = f"column {self._options.label!r} of {self._table.label}"
+        plain = {name: "".join(name.split()).casefold() for name in names}
+        counts = Counter(plain.values())
+        if twins := [name for name in names if counts[plain[name]] > 1]:
+            warn(
+                f"{what} has classes that differ only in capital letters or spaces: "
+                f"{some_of(map(repr, twins))}; write them alike if they are the same class."
+            )
         for mark in SEPARATORS:
             joined = sum(mark in name.strip(mark) for name in names)
             if self._task == AUTO and 2 * joined > len(names):
                 replaced = "" if mark == JOINT else f" (write {JOINT} instead of {mark})"
                 warn(
-                    f"column {self._options.label!r} of {self._table.label} has values such as "
-                    f"{next(name for name in names if mark in name)!r}, which are read as one "
-                    "class each; if a node can have several labels, use "
+                    f"{what} has values such as {next(name for name in names if mark in name)!r}, "
+                    "which are read as one class each; if a node can have several labels, use "
                     f"{option_name('task', 'multilabel')}{replaced}."
                 )
         if self._task == AUTO and is_measurement(names, labelled):
             raise DatasetError(
-                f"column {self._options.label!r} of {self._table.label} has {len(names):,} "
-                f"different numbers for {labelled:,} labelled nodes; pass "
-                f"{option_name('task', 'regression')} if they are measurements, or "
+                f"{what} has {len(names):,} different numbers for {labelled:,} labelled nodes; "
+                f"pass {option_name('task', 'regression')} if they are measurements, or "
                 f"{option_name('task', 'classification')} if they are classes."
             )
 
@@ -668,7 +676,7 @@ def check_ids(work: Workspace, table: Table, *names: str) -> None:
             bad = f"NOT isnan({column}) AND {id_sql(table, name)} IS NULL"
             refuse_row(work, table, name, bad, "it must contain text or integers")
         empty = f"{id_sql(table, name)} IS NULL"
-        refuse_row(work, table, name, empty, "fill it or remove the row")
+        refuse_row(work, table, name, empty, "fill it, remove the row, or choose another column")
 
 
 def refuse_row(work: Workspace, table: Table, name: str, bad: str, advice: str) -> None:
@@ -746,7 +754,8 @@ class EdgeTable:
             )
         if weighted and heavy:
             odd = f"{weight} IS NULL OR NOT isfinite({weight}) OR {weight} < 0"
-            advice = "use a finite number, 0 or larger, or remove the edge"
+            advice = "weights must be finite numbers, 0 or larger; correct it, or choose another "
+            advice += f"column with {option_name('weight')}"
             refuse_row(work, edges, options.weight, odd, advice)
         if typed and untyped:
             check_ids(work, edges, typed)
@@ -787,14 +796,19 @@ class EdgeTable:
         )
         refused = options.unknown_nodes == ERROR or (self.as_trained and 2 * bad > rows)
         drop, create = (option_name("unknown_nodes", way) for way in ("drop", "create"))
-        advice = f"correct the ids, add these nodes, or use {drop} or {create}"
+        advice = f"correct the ids, add these nodes, or use {drop} or {create}."
+        if 10 * bad >= 9 * rows:
+            roles = listing([option_name(name) for name in ("source", "target", "id")])
+            advice = f"correct the ids, or choose the columns that have them with {roles}."
         if self.as_trained:
-            advice = "if other tables have these nodes, use `hoplite predict MODEL OLD --add NEW` "
-            advice += "or hoplite.io.extend(old, new)"
-            advice += f", otherwise {drop}" * refused
+            add = by_interface(
+                "hoplite.io.extend(old, new)", "`hoplite predict MODEL OLD --add NEW`"
+            )
+            advice = f"if other tables have these nodes, use {add}"
+            advice += f", otherwise {drop}." if refused else "."
         if refused:
-            raise DatasetError(f"{problem}; {advice}.")
-        warn(f"{problem}; they are dropped" + (f"; {advice}." if self.as_trained else "."))
+            raise DatasetError(f"{problem}; {advice}")
+        warn(f"{problem}; they are dropped" + (f"; {advice}" if self.as_trained else "."))
 
 
 def write_adjacency(work: Workspace, folder: Path, nodes: int) -> None:

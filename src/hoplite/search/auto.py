@@ -349,7 +349,8 @@ class AutoResult(Described, Scored):
     def _describe(self) -> Description:
         score = self.trained.task.score
         facts = {"chosen": str(self.chosen)}
-        for part, name in (("val", "validation"), ("test", "test")):
+        names = self.trained.part_titles
+        for part, name in names.items():
             values = [run.scores[f"{part}_{score.name}"] for run in self.trained.runs]
             facts[f"{name} {title_of(score.name)}"] = format_spread(values)
         tried = [*self.candidates[:TOP], *([] if self.rival is None else [self.rival])]
@@ -358,7 +359,7 @@ class AutoResult(Described, Scored):
             [one.family, str(one), self.monitor.shown(one.val), score.shown(one.score)]
             for one in tried
         ]
-        titles = [f"validation {metric.title}" for metric in (self.monitor, score)]
+        titles = [f"{names['val']} {metric.title}" for metric in (self.monitor, score)]
         table = Table(["family", "candidate", *titles], rows)
         notes = [self.why, *self.advice, *self.budget_notes]
         return Description("AutoResult", facts, [table], notes)
@@ -600,7 +601,7 @@ class _Choice:
             self.notes.append(f"there was no time for {RIVAL}")
             return None
         judged = labels[split.val if split.val.size else split.train]
-        rival = Candidate(0, RIVAL, {}, family="rival")
+        rival = Candidate(0, RIVAL, {}, family="comparison only")
         rival = self.comparison.judged(rival, task, judged, outputs)
         rival = dataclasses.replace(rival, seconds=time.monotonic() - started)
         self.keep(rival)
@@ -677,7 +678,7 @@ class _Choice:
         if rival is not None and rival.rank > best.rank and not as_good(best, rival):
             advice.append(
                 "Gradient boosting on the same columns is better than every linear model: "
-                f"validation {title_of(self.monitor.name)} {rival.val:.3g} against "
+                f"{title_of(self.monitor.name)} {rival.val:.3g} against "
                 f"{best.val:.3g}; docs/searching.md shows how to train it on HopFeatures."
             )
         return advice
@@ -723,7 +724,7 @@ def _why(chosen: Candidate, best: Candidate, count: int, monitor: Metric) -> str
     if count == 1:
         return f"{chosen} was chosen: no other candidate finished in time; pass a larger budget."
     of = f"the best of {plural(count, 'candidate')}"
-    start = f"{chosen} was chosen: its validation {title_of(monitor.name)} {chosen.val:.3g} is"
+    start = f"{chosen} was chosen: its {title_of(monitor.name)} {chosen.val:.3g} is"
     if chosen is best:
         return f"{start} {of}, and no simpler candidate is as good."
     error = standard_error(best.ranks, chosen.ranks)

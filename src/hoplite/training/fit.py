@@ -194,7 +194,7 @@ def fit(
 
 def _check_settings(config: TrainingConfig, task: Task, *, validated: bool, stored: bool) -> None:
     """ConfigError, before any work, if these nodes, this task or a store cannot be so trained."""
-    config.check_validated(validated, "pass a graph with a validation split")
+    config.check_validated(validated, "pass data with such a split")
     task.check_calibrate(config.calibrate)
     check_after(config, task, stored=stored)
     if config.optimizer == "path" and stored:

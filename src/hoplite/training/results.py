@@ -29,7 +29,7 @@ from hoplite.errors import (
 )
 from hoplite.formatting import Described, Description, Table, printable
 from hoplite.graph import NodeData, Split
-from hoplite.labels import AUTO, label_type, warn_of_float_classes
+from hoplite.labels import AUTO, is_numeral, label_type, warn_of_float_classes
 from hoplite.models import (
     MODELS,
     HopBlocks,
@@ -299,16 +299,18 @@ class TrainingResult(Described, Scored):
             used = f"so the last {self.training_config.step_title} was used"
             advice = f"cross-validation requires {MIN_LABELS} labels and at least 2 folds"
             return f"there are no validation scores, {used}; {advice}."
-        labels, split = self.graph.labels, self.graph.split
-        trained, seen = (
-            label_type(labels).present(labels[part]) for part in (split.train, split.val)
-        )
-        names = [self.graph.class_names[c] for c in np.setdiff1d(trained, seen)]
-        if not names or not split.val.size:
+        labels, split, classes = self.graph.labels, self.graph.split, self.graph.class_names
+        count = partial(label_type(labels).counts, count=len(classes))
+        trained, seen = count(labels[split.train]), count(labels[split.val])
+        without, rare = "there are no validation nodes", []
+        if trained is not None and seen is not None:
+            rare = (trained > 0) & (seen == 0)
+            if not split.val.size:  # folds, which cannot train on the only node and score it
+                without, rare = "there is only one labelled node", trained == 1
+        names = [classes[c] for c in np.flatnonzero(rare)]
+        if not names:
             return None
-        return (
-            f"there are no validation nodes of class {some_of(map(repr, names))}; label more nodes."
-        )
+        return f"{without} of class {some_of(map(repr, names))}; label more nodes."
 
     def shortfall(self) -> str | None:
         """A warning if the chosen model is no better than the baseline.
@@ -328,11 +330,17 @@ class TrainingResult(Described, Scored):
             metric = Metric("roc_auc")
         if not metric.rank(reached[metric.name]) <= metric.rank(baseline[metric.name]):
             return None
+        name, classes = self.task.baseline_name, self.graph.class_names
+        advice = "check the features, their scale and the settings"
+        if metric.name == "log_loss":
+            name = "always predicting the shares of the classes"
+        if self.task.exclusive and len(classes) > MAX_CLASSES and all(map(is_numeral, classes)):
+            advice = f"the classes are {len(classes):,} different numbers; if these are "
+            advice += f"measurements, use {option_name('task', 'regression')}"
         return (
-            f"by {self.part_titles[part]} scores the model is no better than "
-            f"{self.task.baseline_name}: "
+            f"by {self.part_titles[part]} scores the model is no better than {name}: "
             f"{title_of(metric.name)} {reached[metric.name]:z.3f} against "
-            f"{baseline[metric.name]:z.3f}; check the features, their scale and the settings."
+            f"{baseline[metric.name]:z.3f}; {advice}."
         )
 
     def _scored(self, part: str) -> tuple[Task, float]:
