@@ -30,7 +30,7 @@ columns that are never made (weights first) are estimated: for Z, N x r, of inde
 E (F'Z)_jc^2 = sum_v F_vj^2.
 
 With more than 131,072 weights a penalty has up to 20 iterations, and ends after one that gains
-less than half a percent; so does the refit, which starts from the weights of the path.
+less than 0.1 %; so does the refit, which starts from the weights of the path.
 """
 
 from __future__ import annotations
@@ -54,9 +54,8 @@ FEW, MANY = 1000, 10_000  # training nodes
 LARGE = 1 << 17  # weights, from which on L-BFGS has the features' type, and one step each
 PENALTIES = 12  # epochs at most
 HISTORY = 10  # pairs of L-BFGS
-TOLERANCE = 1e-3  # relative decrease by a step of L-BFGS that ends the work on a penalty
+TOLERANCE = 1e-3  # relative decrease by a step, with LARGE weights an iteration, that ends one
 MAX_STEPS = 10
-LARGE_TOLERANCE = 5e-3  # relative decrease by an iteration that ends it, with LARGE weights
 MIN_SIGNS = 16  # columns of signs that mean squares are estimated with
 PLAIN = TrainingConfig(lr=1.0, weight_decay=0.0, optimizer="lbfgs")
 
@@ -122,7 +121,7 @@ class PenaltyPath:
         large = theta.size >= LARGE
         dtype = objective.problem.source.dtype if large else np.float64
         self._steps = 1 if large else MAX_STEPS
-        self._tolerance = LARGE_TOLERANCE if large else 0.0
+        self._tolerance = TOLERANCE if large else 0.0
         self._scaled = {name: np.asarray(value, dtype) for name, value in scaled.items()}
 
     def step(self, closure: Callable[[], tuple[float, Weights]]) -> None:
