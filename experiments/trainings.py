@@ -99,7 +99,7 @@ class Training:
         baseline = result.baseline() if self.test else None
         return Scores(
             val=[_score(run.val_metrics, problem.score) for run in result.runs],
-            loss=[_finite(run.judged[1]) for run in result.runs],
+            loss=[_finite(run.selection_scores[1]) for run in result.runs],
             test=[_score(run.test_metrics, problem.score) for run in result.runs],
             epochs=[run.epochs for run in result.runs],
             seconds=[run.seconds for run in result.runs],

@@ -29,7 +29,7 @@ def model(folder):
     """The folder itself is locked, so that there is no file in it that is not the model's."""
     handle = os.open(folder / "model", os.O_RDONLY)
     try:
-        yield lock(handle, wait=False)
+        yield lock(handle)
     finally:
         os.close(handle)
 

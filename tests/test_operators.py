@@ -67,12 +67,12 @@ def test_invariants(graphs, seed, n, density):
         assert np.abs(moved).max() <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("most_entries", [1, 7, 30])
+@pytest.mark.parametrize("max_entries", [1, 7, 30])
 @pytest.mark.parametrize("name", OPERATORS)
-def test_in_pieces_as_in_one(graphs, dense, monkeypatch, name, most_entries):
+def test_in_pieces_as_in_one(graphs, dense, monkeypatch, name, max_entries):
     graph, operator = graphs(n=23, seed=4), find_operator(name)
     pieces = list(
-        operator.rows(CsrMemory(graph.adjacency), np.float64, operator.loop_of(graph), most_entries)
+        operator.rows(CsrMemory(graph.adjacency), np.float64, operator.loop_of(graph), max_entries)
     )
     assert len(pieces) > 2
     assert [start for start, _ in pieces] == list(
@@ -90,9 +90,7 @@ def test_in_pieces_as_in_one(graphs, dense, monkeypatch, name, most_entries):
     monkeypatch.setattr(
         Operator,
         "rows",
-        lambda own, csr, dtype, loop, **more: in_one_go(
-            own, csr, dtype, loop, most_entries, **more
-        ),
+        lambda own, csr, dtype, loop, **more: in_one_go(own, csr, dtype, loop, max_entries, **more),
     )
     again = operator.matrix(graph)
     again.check_format(full_check=True)

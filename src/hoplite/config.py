@@ -343,10 +343,10 @@ class TrainingConfig(Checked):
     def _require(self, option: str, **needed: Any) -> None:
         """ConfigError unless the settings have the values that ``option`` needs."""
         for name, value in needed.items():
-            if (own := getattr(self, name)) != value:
+            if (current := getattr(self, name)) != value:
                 raise ConfigError(
                     f"is {getattr(self, option)!r}, which requires {option_name(name, value)} "
-                    f"instead of {own!r}.",
+                    f"instead of {current!r}.",
                     option,
                 )
 

@@ -361,7 +361,7 @@ class PatchedRows:
     def __init__(self, base: CsrRows, nodes: np.ndarray, patch: sp.csr_array) -> None:
         self._base, self._nodes, self._patch = base, nodes, patch
         self.rows = int(patch.shape[1])
-        self._kind = np.result_type(base.read(0, 0).dtype, patch.dtype)
+        self._dtype = np.result_type(base.read(0, 0).dtype, patch.dtype)
         lengths = np.zeros(self.rows, np.int64)
         for start in range(0, base.rows, MAX_ROWS):
             stop = min(start + MAX_ROWS, base.rows)
@@ -378,14 +378,14 @@ class PatchedRows:
         old = self._base.read(min(start, end), min(stop, end))
         low, high = np.searchsorted(self._nodes, [start, stop]).tolist()
         if low == high:
-            values = old.data.astype(self._kind, copy=False)
+            values = old.data.astype(self._dtype, copy=False)
             return csr_of(values, old.indices, old.indptr, self.rows)
         indptr, part = self.indptr(start, stop), self._patch[low:high]
         patched = np.zeros(stop - start, bool)
         patched[self._nodes[low:high] - start] = True
         new = np.repeat(patched, np.diff(indptr))
         kept = np.repeat(~patched[: len(old.indptr) - 1], np.diff(old.indptr))
-        indices, values = np.empty(len(new), index_type(self.rows)), np.empty(len(new), self._kind)
+        indices, values = np.empty(len(new), index_type(self.rows)), np.empty(len(new), self._dtype)
         indices[new], values[new] = part.indices, part.data
         indices[~new], values[~new] = old.indices[kept], old.data[kept]
         return csr_of(values, indices, indptr - indptr[0], self.rows)

@@ -41,8 +41,8 @@ _NONBLOCK, _NOFOLLOW = (getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOFOL
 Schema = TypeVar("Schema")
 
 
-def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) -> io.FileIO:
-    """Open a regular file of at most ``most_bytes`` to read its bytes, without a buffer.
+def open_regular(path: str | os.PathLike[str], max_bytes: int | None = None) -> io.FileIO:
+    """Open a regular file of at most ``max_bytes`` to read its bytes, without a buffer.
 
     OSError, with the reason as ``strerror``, for a folder, a pipe, a device or a socket.
 
@@ -57,8 +57,8 @@ def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) ->
             raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if most_bytes is not None and status.st_size > most_bytes:
-            size = f"it has {status.st_size:,} bytes, more than the limit of {most_bytes:,}"
+        if max_bytes is not None and status.st_size > max_bytes:
+            size = f"it has {status.st_size:,} bytes, more than the limit of {max_bytes:,}"
             raise OSError(errno.EFBIG, size, str(path))
         return os.fdopen(handle, "rb", buffering=0)
     except BaseException:
@@ -93,15 +93,15 @@ def reading(
         raise DatasetError(f"{path} is not a valid {what} ({first_line(error)}){end}") from error
 
 
-def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     """All bytes of a regular file; OSError as in :func:`open_regular`, also if it has more."""
     pieces, size = [], 0
-    with open_regular(path, most_bytes) as file:  # it may grow meanwhile, or have reported size 0
-        while size <= most_bytes and (piece := file.read(PIECE)):
+    with open_regular(path, max_bytes) as file:  # it may grow meanwhile, or have reported size 0
+        while size <= max_bytes and (piece := file.read(PIECE)):
             pieces.append(piece)
             size += len(piece)
-    if size > most_bytes:
-        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", str(path))
+    if size > max_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {max_bytes:,} bytes", str(path))
     return b"".join(pieces)
 
 
@@ -155,7 +155,7 @@ def _open_temporary(target: Path) -> tuple[Path, BinaryIO]:
     path = target.with_name(f".{name}.tmp")
     with contextlib.suppress(OSError):  # another user's file, a link or a pipe
         file = os.fdopen(open_lock(path), "w+b")
-        ours, status = lock(file.fileno(), wait=False), os.fstat(file.fileno())
+        ours, status = lock(file.fileno()), os.fstat(file.fileno())
         # a second name: somebody's file; another file: its last owner has just renamed it
         if ours and status.st_nlink == 1 and os.path.samestat(status, os.lstat(path)):
             file.truncate(0)
@@ -180,15 +180,15 @@ def open_lock(path: Path) -> int:
     return handle
 
 
-def lock(handle: int, *, wait: bool) -> bool | None:
-    """Lock an open file or folder until it is closed, or until this process ends or is killed.
+def lock(handle: int) -> bool | None:
+    """Try to lock an open file or folder until it is closed, or this process ends or is killed.
 
     False if another process has it; None where the system, or its disk, has no such locks.
     """
     from filelock import lock_descriptor  # only now: its import takes 0.05 s
 
     try:
-        return lock_descriptor(handle, blocking=wait)
+        return lock_descriptor(handle, blocking=False)
     except OSError:
         return None
 
@@ -198,7 +198,7 @@ def locked(path: Path) -> Iterator[tuple[int, bool | None]]:
     """Within the block: a handle of the lock file ``path``, and whether it is :func:`lock`-ed."""
     handle = open_lock(path)
     try:
-        yield handle, lock(handle, wait=False)
+        yield handle, lock(handle)
     finally:
         os.close(handle)
 

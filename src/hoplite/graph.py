@@ -89,16 +89,16 @@ class Split:
         masks = map(np.asarray, parts.values())
         lengths = tuple(len(mask) for mask in masks if mask.dtype == bool and mask.ndim == 1)
         self.__dict__.update(mask_lengths=lengths, note=note, seed=seed)
-        seen = np.empty(0, np.int64)
+        earlier = np.empty(0, np.int64)
         for part, members in parts.items():
             nodes = as_node_indices(members, f"split.{part}")
-            repeated = np.intersect1d(nodes, seen)
+            repeated = np.intersect1d(nodes, earlier)
             if repeated.size:
                 raise GraphError(
                     f"split.{part} shares {plural(repeated.size, 'node')} (first: {repeated[0]}) "
                     "with another part; assign each node to at most one part."
                 )
-            seen = np.concatenate([seen, nodes])
+            earlier = np.concatenate([earlier, nodes])
             self.__dict__[part] = frozen(nodes)
 
     def __repr__(self) -> str:
@@ -390,9 +390,9 @@ class Graph(Described):
         operator.
         """
         empty = frozen(sp.csr_array(self.adjacency.shape, dtype=np.float32))
-        known = {relation.name: relation for relation in self.relations}
+        present = {relation.name: relation for relation in self.relations}
         relations = (
-            dataclasses.replace(known.get(name, Relation(name, empty)), loop_weight=weight)
+            dataclasses.replace(present.get(name, Relation(name, empty)), loop_weight=weight)
             for name, weight in weights.items()
         )
         return self._with(relations=tuple(relations))
@@ -527,12 +527,12 @@ class Graph(Described):
         missing = np.setdiff1d(np.arange(self.num_classes), trained)
         if missing.size:
             names = some_of(repr(self.class_names[c]) for c in missing)
-            one = missing.size == 1
+            single = missing.size == 1
             warn(
-                f"{'class' if one else 'classes'} {names} cannot be predicted, because no training "
-                f"node is of {'this class' if one else 'these classes'}; add nodes of "
-                f"{'it' if one else 'them'} to the training set, or remove "
-                f"{'its' if one else 'their'} labels.",
+                f"{'class' if single else 'classes'} {names} cannot be predicted, because no "
+                f"training node is of {'this class' if single else 'these classes'}; add nodes of "
+                f"{'it' if single else 'them'} to the training set, or remove "
+                f"{'its' if single else 'their'} labels.",
                 stacklevel=4,
             )
 
@@ -549,8 +549,8 @@ class Graph(Described):
         return self
 
     def __repr__(self) -> str:
-        kind = label_type(self.labels)
-        what = f"classes={self.num_classes}" if kind is CLASSES else f"task={kind.task}"
+        type_ = label_type(self.labels)
+        what = f"classes={self.num_classes}" if type_ is CLASSES else f"task={type_.task}"
         return (
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
             f"features={self.num_features}, {what})"
@@ -558,9 +558,9 @@ class Graph(Described):
 
     def _describe(self) -> Description:
         """Its sizes, how it is connected, and how many nodes of each part have each class."""
-        weights, kind = self.adjacency.data, label_type(self.labels)
+        weights, type_ = self.adjacency.data, label_type(self.labels)
         alone = int((np.diff(self.adjacency.indptr) == 0).sum())
-        known = kind.is_known(self.labels)
+        labelled = type_.is_known(self.labels)
         edges, features = f"{self.num_edges:,}", f"{self.num_features:,}"
         if weights.size and weights.min() != weights.max():
             edges += f", weights from {weights.min():.3g} to {weights.max():.3g}"
@@ -572,7 +572,7 @@ class Graph(Described):
             "nodes": f"{self.num_nodes:,}" + (f", {alone:,} without an edge" if alone else ""),
             "edges": edges,
             "features": features,
-            "labels": f"{kind.task}, {plural(int(known.sum()), 'node')} of {self.num_nodes:,}",
+            "labels": f"{type_.task}, {plural(labelled.sum(), 'node')} of {self.num_nodes:,}",
         }
         if self.relations:
             facts["relations"] = some_of(relation.name for relation in self.relations)
@@ -581,7 +581,7 @@ class Graph(Described):
             counts = ", ".join(f"{part} {size:,}" for part, size in sizes.items()) or "none"
             note = self.split.description
             facts["split"] = f"{counts} ({note})" if note else counts
-        parts = {"nodes": np.flatnonzero(known)} | {
+        parts = {"nodes": np.flatnonzero(labelled)} | {
             part: getattr(self.split, part) for part in sizes
         }
         labels = {name: self.labels[nodes] for name, nodes in parts.items()}
@@ -590,9 +590,8 @@ class Graph(Described):
     def _label_table(self, labels: dict[str, np.ndarray]) -> list[Table]:
         """How many nodes of each part have each class; of numbers, how they are distributed."""
         if self.num_classes:
-            counts = [
-                label_type(self.labels).counts(own, self.num_classes) for own in labels.values()
-            ]
+            type_ = label_type(self.labels)
+            counts = [type_.counts(part, self.num_classes) for part in labels.values()]
             rows = [
                 [name, *(f"{int(count[c]):,}" for count in counts if count is not None)]
                 for c, name in enumerate(self.class_names)
@@ -602,7 +601,7 @@ class Graph(Described):
             return []
         figures = {"mean": np.mean, "deviation": np.std, "min": np.min, "max": np.max}
         rows = [
-            [name, *(f"{figure(own):.4g}" for own in labels.values())]
+            [name, *(f"{figure(part):.4g}" for part in labels.values())]
             for name, figure in figures.items()
         ]
         return [Table(["label", *labels], rows)]
@@ -806,8 +805,8 @@ def ids_hint(nodes: np.ndarray, ids: Sequence[Any] | None = None) -> str:
     >>> ids_hint(np.array(["ann"])), ids_hint(np.array([0.5])), ids_hint(np.array([7]), (7, 8))[:9]
     (' Use graph.node_ids.index(id) to find the index of an id.', '', ' Use grap')
     """
-    known = set(ids or ()) if nodes.ndim == 1 and nodes.size else None
-    if known is None or not all(isinstance(node, str) or node in known for node in nodes.tolist()):
+    names = set(ids or ()) if nodes.ndim == 1 and nodes.size else None
+    if names is None or not all(isinstance(node, str) or node in names for node in nodes.tolist()):
         return ""
     return " Use graph.node_ids.index(id) to find the index of an id."
 

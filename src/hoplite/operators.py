@@ -128,22 +128,22 @@ class Operator:
         adjacency: CsrRows,
         dtype: Any,
         loop: float,
-        most_entries: int = PIECE_ENTRIES,
+        max_entries: int = PIECE_ENTRIES,
         turned: CsrRows | None = None,
     ) -> Iterator[tuple[int, sp.csr_array]]:
         """S a range of rows at a time: its first row, and the rows; ``loop`` is that of loop_of.
 
         ``turned`` is the transpose of the adjacency, if that is not symmetric.
         Every entry is computed in float64 and rounded to ``dtype`` once. Two float64 numbers per
-        node and the work on ``most_entries`` entries are in memory.
+        node and the work on ``max_entries`` entries are in memory.
         """
         n = adjacency.rows
-        left = _roots(adjacency, loop, most_entries)
+        left = _roots(adjacency, loop, max_entries)
         if not self.symmetric:
             left, right = left * left, np.ones(n)
         else:
-            right = left if turned is None else _roots(turned, loop, most_entries)
-        for start, stop in row_ranges(adjacency, most_entries):
+            right = left if turned is None else _roots(turned, loop, max_entries)
+        for start, stop in row_ranges(adjacency, max_entries):
             rows = _weights(adjacency, start, stop, loop)
             rows.data *= np.repeat(self.sign * left[start:stop], np.diff(rows.indptr))
             rows.data *= right[rows.indices]
@@ -192,15 +192,16 @@ def find_operator(name: str | Operator) -> Operator:
     )
 
 
-def listed(operators: Operators) -> list[str | Operator]:
-    """One or several as a list."""
-    return [operators] if isinstance(operators, str | Operator) else list(operators)
+def find_operators(operators: Operators) -> list[Operator]:
+    """One operator, or several, as a list."""
+    several = [operators] if isinstance(operators, str | Operator) else operators
+    return [*map(find_operator, several)]
 
 
-def _roots(adjacency: CsrRows, loop: float, most_entries: int) -> np.ndarray:
+def _roots(adjacency: CsrRows, loop: float, max_entries: int) -> np.ndarray:
     """D^-1/2 of the row sums of A + loop I, and 0 for a node without edges: (n,)."""
     roots = np.zeros(adjacency.rows)
-    for start, stop in row_ranges(adjacency, most_entries):
+    for start, stop in row_ranges(adjacency, max_entries):
         degrees = _weights(adjacency, start, stop, loop).sum(axis=1)
         np.power(degrees, -0.5, where=degrees > 0, out=roots[start:stop])
     return roots

@@ -8,6 +8,8 @@ from hoplite.explain.rendering import contribution_bars, explanation_page, margi
 from hoplite.explain.summary import (
     Changes,
     EdgeFlip,
+    ExplainedModel,
+    ExplainedNode,
     FeaturePart,
     Flips,
     HopPart,
@@ -18,8 +20,6 @@ from hoplite.explain.summary import (
     Output,
     PairPart,
     Removals,
-    ShownModel,
-    ShownNode,
     Strongest,
     ValueFlip,
 )
@@ -60,8 +60,8 @@ def example():
     classes = map(Output, NAMES, (2.0, 1.0, -0.8), (0.7, 0.2, 0.0425))
     return Summary(
         dataset="cora",
-        model=ShownModel("lgc", 3, "renormalized", "monomial", "classification", 1.5),
-        node=ShownNode(0, 1701, NAMES[0], NAMES[0], 0.7),
+        model=ExplainedModel("lgc", 3, "renormalized", "monomial", "classification", 1.5),
+        node=ExplainedNode(0, 1701, NAMES[0], NAMES[0], 0.7),
         class_=NAMES[0],
         against=None,
         margin=2.0,

@@ -78,7 +78,7 @@ def test_any_store_explains_as_its_graph(graph, case, operator, hops, rows, colu
         wanted = explain(trained, graph, node)
         classes = {"class_": wanted.class_, "against": wanted.against}
         check_equal(explain(trained, store, node, **classes), wanted)
-        with patch.multiple("hoplite.explain.exact", BLOCK_ENTRIES=9, LEAST_NUMBERS=9):
+        with patch.multiple("hoplite.explain.exact", BLOCK_ENTRIES=9, MIN_NUMBERS=9):
             check_equal(explain(trained, store, node, **classes), wanted)
 
 

@@ -21,7 +21,7 @@ def test_what_every_task_promises(task):
     outputs = generator.standard_normal((20, m))
     targets = task.targets(labels, m)
     assert len(targets) == 20
-    assert task.known(labels).all()
+    assert task.labels.is_known(labels).all()
     loss, gradient = task.loss_and_gradient(outputs, targets)
     assert task.loss(outputs, targets) == loss
     assert gradient.shape == (20, m)

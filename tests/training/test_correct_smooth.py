@@ -154,7 +154,7 @@ def test_a_model_keeps_it(graphs, tmp_path, model):
         back = TrainedModel.load(run.model.save(tmp_path / f"{model} {run.seed}"))
         assert back.correct_smooth == after
         assert (back.logits(graph) == found).all()
-    best = max(result.runs, key=lambda run: (run.judged[0], -run.judged[1]))
+    best = max(result.runs, key=lambda run: (run.selection_scores[0], -run.selection_scores[1]))
     assert result.best_run is best
     one = hoplite.train(graph, model, seeds=[1], correct_smooth=True, **own).runs[0]
     together = result.runs[1]

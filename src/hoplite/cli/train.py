@@ -248,12 +248,12 @@ def _print_runs(result: hoplite.TrainingResult, summary: dict[str, Any]) -> None
     for scored, run in zip(result.runs, summary["runs"], strict=True):
         values = [run[name] for name in names]
         values += [run["metrics"].get(last, {}).get(name) for name in others]
-        rows.append([str(run["seed"]), *map(score.shown, values), result.best_step(scored)])
+        rows.append([str(run["seed"]), *map(score.format, values), result.best_step(scored)])
     if len(rows) > 1:  # one run has no deviation
         pairs = [(summary[f"{name}_mean"], summary[f"{name}_std"]) for name in names]
         spreads = [summary["metrics"][last].get(name, {}) for name in others]
         pairs += [(spread.get("mean"), spread.get("std")) for spread in spreads]
-        means = [f"{score.shown(mean)} ± {score.shown(std)}" for mean, std in pairs]
+        means = [f"{score.format(mean)} ± {score.format(std)}" for mean, std in pairs]
         rows.append(["mean ± std", *means, ""])
     labels = "" if task.exclusive else f", {task.labels.task}"
     titles = [f"{result.part_titles[part]} {score.title}" for part in parts]

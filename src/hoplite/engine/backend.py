@@ -164,13 +164,13 @@ def _pool(threads: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="hoplite")
 
 
-def row_ranges(rows: int, columns: int) -> list[slice]:
-    """Ranges of rows of about 2^20 numbers each.
+def row_ranges(rows: int, columns: int, numbers: int | None = None) -> list[slice]:
+    """Ranges of rows of about so many ``numbers`` each, 2^20 by default.
 
     >>> row_ranges(3, 1 << 19)
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    step = max(1, RANGE_NUMBERS // max(columns, 1))
+    step = max(1, (numbers or RANGE_NUMBERS) // max(columns, 1))
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 

@@ -309,8 +309,8 @@ class KeptRows(Order):
         """The first rows; those of the training nodes are asked for in every step."""
         if count == self._rows.shape[0]:
             return self._rows
-        known, head = self._first
-        if known != count:
+        rows, head = self._first
+        if rows != count:
             head = Features.from_array(self._rows.matrix()[:count])
             self._first = count, head
         return head
@@ -370,8 +370,8 @@ class KeptHops(Order):
 
         def gradient(outer: np.ndarray) -> FilterGradient:
             by_map = np.zeros_like(maps)
-            for hop, own in zip(hops, c, strict=True):
-                by_map += transposed_product(hop[: len(outer)], outer * own)
+            for hop, scale in zip(hops, c, strict=True):
+                by_map += transposed_product(hop[: len(outer)], outer * scale)
             by_scale = np.einsum("knm,nm->km", outputs[:, : len(outer)], outer, dtype=np.float64)
             return FilterGradient(by_map, by_scale)
 
@@ -457,10 +457,8 @@ class Plan:
         )
 
 
-def make_plan(
-    sizes: Sizes, order: str = "auto", memory: int | None = None, *, like_store: bool = False
-) -> Plan:
-    """Choose the order for ``sizes``; ``memory`` (bytes) defaults to half of what is free.
+def make_plan(sizes: Sizes, order: str = "auto", *, like_store: bool = False) -> Plan:
+    """Choose the order for ``sizes``; kept hop features may take half of the free memory.
 
     With ``like_store``, hops first wherever they fit, as training from a hop store does.
 
@@ -480,8 +478,7 @@ def make_plan(
         return Plan(order, "as requested", sizes)
     if sizes.dropout:
         return Plan("weights-first", "dropout changes the features in every epoch", sizes)
-    available = available_memory() // 2 if memory is None else memory
-    if sizes.hops_first_bytes() > available:
+    if sizes.hops_first_bytes() > available_memory() // 2:
         return Plan("weights-first", "the hop features do not fit in memory", sizes)
     if like_store:
         return Plan("hops-first", "line searches need the rounding of a hop store", sizes)

@@ -32,7 +32,7 @@ from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError, plural
 from hoplite.graph import Graph
 from hoplite.machine import available_memory, format_bytes
-from hoplite.operators import Operator, Operators, find_operator, listed
+from hoplite.operators import Operator, Operators, find_operators
 
 _fitted: WeakKeyDictionary[Graph, dict[Any, Basis]] = WeakKeyDictionary()  # graphs never change
 MAX_NEAR = 0.9  # of all nodes: beyond it, leaving out the others saves too little
@@ -209,8 +209,8 @@ class Propagation:
             return
         first, rest = values[:1], values[1:]
         for part in range(len(self.matrices)):
-            own = rest[part * self.hops : (part + 1) * self.hops]
-            yield np.concatenate([np.zeros_like(first) if part else first, own])
+            part_values = rest[part * self.hops : (part + 1) * self.hops]
+            yield np.concatenate([np.zeros_like(first) if part else first, part_values])
 
     def _joined(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Values of every hop of all matrices, hop 0 once."""
@@ -267,20 +267,14 @@ def nodes_near(matrix: SparseMatrix, rows: np.ndarray, hops: int) -> np.ndarray:
 def _matrices(
     graph: Graph, operator: Operators, basis: Basis, dtype: np.dtype
 ) -> list[SparseMatrix]:
-    channels, make = [*map(find_operator, listed(operator))], SparseMatrix.from_scipy
-    if not graph.relations:
-        return [
-            make(channel.matrix(graph, dtype, basis), symmetric=channel.symmetric)
-            for channel in channels
-        ]
-    return [
-        make(
-            channel.matrix(relation, dtype, basis),
-            symmetric=relation.turned is None and channel.symmetric,
-        )
-        for relation in graph.relations
-        for channel in channels
-    ]
+    channels, matrices = find_operators(operator), []
+    for edges in graph.relations or (graph,):
+        undirected = isinstance(edges, Graph) or edges.turned is None
+        for channel in channels:
+            matrix = channel.matrix(edges, dtype, basis)
+            symmetric = undirected and channel.symmetric
+            matrices.append(SparseMatrix.from_scipy(matrix, symmetric=symmetric))
+    return matrices
 
 
 def fitted_basis(graph: Graph, operator: Operators, basis: str | Basis, hops: int) -> Basis:
@@ -296,19 +290,19 @@ def fitted_basis(graph: Graph, operator: Operators, basis: str | Basis, hops: in
     if not chosen.of_signal:
         return chosen
     graph.refuse_relations(f"basis {str(chosen)!r}")
-    acting, *others = map(find_operator, listed(operator))
+    acting, *others = operators = find_operators(operator)
     if others or not acting.symmetric:
         raise ConfigError(
             f"is {str(chosen)!r}, which requires a single symmetric operator, but the "
-            f"operator is {' and '.join(map(str, listed(operator)))}; use another basis or "
+            f"operator is {' and '.join(each.name for each in operators)}; use another basis or "
             "operator.",
             "basis",
         )
-    known = _fitted.setdefault(graph, {})
+    bases = _fitted.setdefault(graph, {})
     key = acting, chosen, hops
-    if key not in known:
-        known[key] = _fit(graph, *key)
-    return known[key]
+    if key not in bases:
+        bases[key] = _fit(graph, *key)
+    return bases[key]
 
 
 def _fit(graph: Graph, operator: Operator, basis: Basis, hops: int) -> Basis:

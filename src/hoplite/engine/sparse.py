@@ -89,8 +89,8 @@ class SparseMatrix:
 
     def __repr__(self) -> str:
         n, m = self.shape
-        kind = ", symmetric" if self.symmetric else ""
-        return f"SparseMatrix({n} x {m}, nnz={self.nnz}, {self.dtype}{kind})"
+        symmetric = ", symmetric" if self.symmetric else ""
+        return f"SparseMatrix({n} x {m}, nnz={self.nnz}, {self.dtype}{symmetric})"
 
 
 def spmm(
@@ -149,8 +149,8 @@ def check_operand(
     if not isinstance(operand, np.ndarray):
         raise GraphError(f"{name} has type {type(operand).__name__}; pass a NumPy array.")
     if operand.shape != shape:
-        wanted = " x ".join(str(size) for size in shape)
-        raise GraphError(f"{name} has shape {operand.shape}; it must be {wanted}.")
+        expected = " x ".join(str(size) for size in shape)
+        raise GraphError(f"{name} has shape {operand.shape}; it must be {expected}.")
     if operand.dtype != dtype:
         raise ConfigError(
             f"{name} is {operand.dtype} but the matrix is {dtype}; convert one of them first."

@@ -75,18 +75,18 @@ class Cell:
         column = self.column
         return bool(column.categories) or (bool(column.fill) and not isinstance(column, ListColumn))
 
-    def value(self, own: np.ndarray) -> float | str | None:
-        """What the cell is at a node with the features ``own`` (d,); None where it is missing.
+    def value(self, features: np.ndarray) -> float | str | None:
+        """What the cell is at a node with these ``features`` (d,); None where it is missing.
 
         >>> from hoplite.preparation import TextColumn
         >>> town = TextColumn("town", values=("Bonn", "Ulm"))
         >>> Cell(1, 0, town).value(np.array([7.0, 0.0, 1.0]))
         'Ulm'
         """
-        mine = own[self.features]
+        values = features[self.features]
         if self.column.categories:
-            return self.column.categories[int(mine.argmax())] if mine.any() else None
-        original = self.column.original(mine, self.place)
+            return self.column.categories[int(values.argmax())] if values.any() else None
+        original = self.column.original(values, self.place)
         return None if original == MISSING_CELL else original  # which no number or date is
 
     def changed(self, own: np.ndarray, value: CellValue) -> np.ndarray:
@@ -155,15 +155,15 @@ class Cell:
         return values.index(value if value in values else OTHER)
 
     def _number(self, value: CellValue) -> float:
-        column, number, wanted = self.column, value, "a number"
+        column, number, expected = self.column, value, "a number"
         if column.truth:
-            wanted, number = "true or false", {"true": 1.0, "false": 0.0}.get(str(value), value)
+            expected, number = "true or false", {"true": 1.0, "false": 0.0}.get(str(value), value)
         elif isinstance(column, DateColumn):
-            wanted = "a date, e.g. 2020-02-29 or 29.02.2020"
+            expected = "a date, e.g. 2020-02-29 or 29.02.2020"
             number = as_days(value) if isinstance(value, str) else value
         allowed = number in (0, 1) if column.truth else not isinstance(number, bool)
         if not isinstance(number, int | float) or not math.isfinite(number) or not allowed:
-            raise ConfigError(f"{self.name} is {value!r}; it must be {wanted}.")
+            raise ConfigError(f"{self.name} is {value!r}; it must be {expected}.")
         return float(number)
 
 
@@ -255,15 +255,15 @@ def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[Cell]) -> np.nd
     plain = np.array([c.column.is_plain(c.place) and not c.column.step for c in cells], bool)
     preparation = exact.trained.preparation
     scaled = len(preparation.names) if preparation is not None and preparation.scales else 0
-    known = np.array([cell.start < scaled or cell.column.truth for cell in cells], bool)
-    if (plain & ~known).any():
-        seen = np.any(reach, axis=0, keepdims=True)[0]
-        seen[:FIRST_NODES] = True
+    is_known = np.array([cell.start < scaled or cell.column.truth for cell in cells], bool)
+    if (plain & ~is_known).any():
+        nodes = np.any(reach, axis=0, keepdims=True)[0]
+        nodes[:FIRST_NODES] = True
         binary = np.ones(len(cells), bool)
-        for _, rows in exact.rows.features(np.flatnonzero(seen)):
+        for _, rows in exact.rows.features(np.flatnonzero(nodes)):
             values = sp.csc_array(rows[:, [cell.feature for cell in cells]]).toarray()
             binary &= ((values == 0) | (values == 1)).all(axis=0)
-        plain &= known | binary
+        plain &= is_known | binary
     return plain
 
 

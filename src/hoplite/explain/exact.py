@@ -54,7 +54,7 @@ from hoplite.tasks.base import Task
 MAX_COMPARED = 10_000  # ids that a wrong one is compared with
 BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
 ENTRY_BYTES = 64  # what the work on a number, or on an entry of S, may take
-LEAST_NUMBERS = 1 << 12  # that are worked on at a time, however little memory is left
+MIN_NUMBERS = 1 << 12  # that are worked on at a time, however little memory is left
 RESERVE = 32 * 10**6  # of the budget, for what is not counted
 
 
@@ -218,7 +218,7 @@ class StoredRows(Rows):
 
     def _numbers(self) -> int:
         """How many numbers can be worked on at a time."""
-        return max(min(self._room // (2 * ENTRY_BYTES), BLOCK_ENTRIES), LEAST_NUMBERS)
+        return max(min(self._room // (2 * ENTRY_BYTES), BLOCK_ENTRIES), MIN_NUMBERS)
 
     @property
     def _room(self) -> int:
@@ -331,20 +331,20 @@ class ExactModel:
         """
         if self._labelled is None or self.trained.neighbours is None:
             return np.empty(0, np.int64), [], np.empty((0, self.trained.num_classes))
-        weights, nodes, which, parts = self._labelled
+        weights, nodes, positions, parts = self._labelled
         row = weights[[node]]
-        targets = [self.trained.neighbours.targets[which[i]] for i in row.indices]
+        targets = [self.trained.neighbours.targets[positions[i]] for i in row.indices]
         return nodes[row.indices], targets, row.data[:, None] * parts[row.indices]
 
     @cached_property
     def _labelled(self) -> tuple[sp.csr_array, np.ndarray, np.ndarray, np.ndarray] | None:
-        known = self.trained.neighbours
-        if known is None:
+        neighbours = self.trained.neighbours
+        if neighbours is None:
             return None
-        nodes, which = known.within(self.data)
-        rows = known.rows(self.trained.num_classes)[which]
+        nodes, positions = neighbours.within(self.data)
+        rows = neighbours.rows(self.trained.num_classes)[positions]
         weights = neighbour_weights(self.data.in_memory().adjacency, nodes)
-        return weights, nodes, which, rows @ self.weights["neighbours"]
+        return weights, nodes, positions, rows @ self.weights["neighbours"]
 
     @cached_property
     def scaling(self) -> Standardized:
@@ -404,7 +404,7 @@ class ExactModel:
 def require_linear(config: ModelConfig) -> None:
     """ConfigError unless the outputs of such a model are sums over hops, nodes and features."""
     if not issubclass(config.kind, LinearModel):
-        linear = names_of(lambda kind: issubclass(kind, LinearModel), "or")
+        linear = names_of(lambda model: issubclass(model, LinearModel))
         raise ConfigError(
             f"model {config.model!r} is not linear, so its predictions are not sums over hops, "
             f"nodes and features; use {linear}."
@@ -460,8 +460,8 @@ def outputs_of(task: Task, names: Sequence[str], logits: np.ndarray) -> list[Out
 
 def label_text(data: NodeData, node: int) -> str | None:
     """The name of the true class of a node, or its number; None if it is not known."""
-    kind, label = label_type(data.labels), data.labels[node : node + 1]
-    return str(kind.text(label[0], data.class_names)) if kind.is_known(label)[0] else None
+    type_, label = label_type(data.labels), data.labels[node : node + 1]
+    return str(type_.text(label[0], data.class_names)) if type_.is_known(label)[0] else None
 
 
 def class_index(argument: str, names: Sequence[str], value: Any) -> int:
@@ -473,8 +473,8 @@ def class_index(argument: str, names: Sequence[str], value: Any) -> int:
     if isinstance(value, str):
         if value in names:
             return names.index(value)
-        known = f"the classes of the model are {some_of(names, 10)}.{nearest_hint(value, names)}"
-        raise ConfigError(f"is {value!r}; {known}", argument)
+        hint = f"the classes of the model are {some_of(names, 10)}.{nearest_hint(value, names)}"
+        raise ConfigError(f"is {value!r}; {hint}", argument)
     check_number(argument, value, 0, len(names) - 1, whole=True)
     return int(value)
 

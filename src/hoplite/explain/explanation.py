@@ -50,6 +50,8 @@ from hoplite.explain.exact import (
 from hoplite.explain.rendering import VIEWS, describe, explanation_figure
 from hoplite.explain.summary import (
     Changes,
+    ExplainedModel,
+    ExplainedNode,
     FeaturePart,
     Flips,
     HopPart,
@@ -58,8 +60,6 @@ from hoplite.explain.summary import (
     NodePart,
     Output,
     PairPart,
-    ShownModel,
-    ShownNode,
     Strongest,
     Summary,
     ThresholdPart,
@@ -284,10 +284,10 @@ class Explanation(Described):
     @cached_property
     def margin(self) -> float:
         """Margin of the class, its logit if there is no rival, or the number for regression."""
-        own = self.logits
+        outputs = self.logits
         if not self._task.exclusive:
-            own = self._task.rescaled(np.empty(0), own)[1]
-        return float(self._contrast @ own) + self.threshold_part
+            outputs = self._task.rescaled(np.empty(0), outputs)[1]
+        return float(self._contrast @ outputs) + self.threshold_part
 
     @property
     def constant(self) -> float:
@@ -436,7 +436,7 @@ class Explanation(Described):
         name = predicted["predicted"][0]
         return Summary(
             dataset=data.name,
-            model=ShownModel(
+            model=ExplainedModel(
                 config.model,
                 config.hops,
                 config.operator,
@@ -444,7 +444,7 @@ class Explanation(Described):
                 task.labels.task,
                 getattr(task, "temperature", 1.0),
             ),
-            node=ShownNode(
+            node=ExplainedNode(
                 self.node,
                 node_id(data, self.node),
                 label_text(data, self.node),
@@ -599,8 +599,8 @@ class Explanation(Described):
 
     def _cell(self, node: int, feature: int) -> float | str:
         """A feature of a node, as it stands in a table if it came from one."""
-        own, preparation = self.exact.rows.row(node), self.exact.trained.preparation
-        return float(own[feature]) if preparation is None else preparation.original(own)[feature]
+        row, preparation = self.exact.rows.row(node), self.exact.trained.preparation
+        return float(row[feature]) if preparation is None else preparation.original(row)[feature]
 
     def _feature_name(self, feature: int) -> str:
         names = self.exact.feature_names
@@ -610,9 +610,9 @@ class Explanation(Described):
         """The first of the ranking, and the compared ones wherever they are in it."""
         outputs = outputs_of(self._task, self.exact.trained.class_names, self.logits)
         ranking = np.argsort(-self._task.decisions(self.logits), kind="stable").tolist()
-        shown = {*ranking[:top], self.target, self.rival}
-        hidden = [outputs[c].probability or 0.0 for c in ranking if c not in shown]
-        first = tuple(outputs[c] for c in ranking if c in shown)
+        visible = {*ranking[:top], self.target, self.rival}
+        hidden = [outputs[c].probability or 0.0 for c in ranking if c not in visible]
+        first = tuple(outputs[c] for c in ranking if c in visible)
         return Strongest(first, len(hidden), sum(hidden))
 
     @staticmethod

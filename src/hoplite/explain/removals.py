@@ -200,21 +200,21 @@ class _Search:
 
     def _removals(
         self,
-        kind: str,
+        removed: str,
         count: int,
         effects: np.ndarray | None,
         rebuilt: Callable[[int], tuple[Callable[[str, float], Any], Graph, int]],
     ) -> Removals[Any]:
         """Those of the lowest margins whose class changes on the graph built again."""
-        chosen, half = np.arange(count), 0.5 * (kind == "nodes")
+        chosen, half = np.arange(count), 0.5 * (removed == "nodes")
         if count > self.budget and effects is not None:
             chosen = np.argsort(effects, kind="stable")[: self.budget]
         margins = np.empty(0)
-        self.report(f"removing {kind}", half)
-        for logits in self.field.logits_without(kind, chosen):
+        self.report(f"removing {removed}", half)
+        for logits in self.field.logits_without(removed, chosen):
             scores = self._trained.task.decisions(logits)
             margins = np.append(margins, lead_of(scores, self._predicted))
-            self.report(f"removing {kind}", half + 0.5 * len(margins) / len(chosen))
+            self.report(f"removing {removed}", half + 0.5 * len(margins) / len(chosen))
         near = NEAR * max(1.0, float(np.abs(self._decisions).max()))
         order = np.argsort(margins, kind="stable")
         order = order[margins[order] < near][: NUM_TRIES * self.most]
@@ -228,7 +228,7 @@ class _Search:
             if winner != self._predicted:
                 margin = float(lead_of(decisions, self._predicted))
                 flips.append(flip(self._trained.class_names[winner], margin))
-        self.report(f"removing {kind}", half + 0.5)
+        self.report(f"removing {removed}", half + 0.5)
         flips.sort(key=lambda flip: flip.margin)
         return Removals(len(chosen), count, tuple(flips))
 
@@ -316,9 +316,9 @@ class Field:
         """Removals at a time, so that their signals stay in bounded memory."""
         return min(max(BATCH_NUMBERS // self.matrix.shape[0], 16), MAX_COLUMNS)
 
-    def logits_without(self, kind: str, chosen: np.ndarray) -> Iterator[np.ndarray]:
+    def logits_without(self, removed: str, chosen: np.ndarray) -> Iterator[np.ndarray]:
         """Logits (B, m) without one of the ``chosen`` "edges" or "nodes" each, in batches."""
-        make = {"edges": self._edge_batch, "nodes": self._node_batch}[kind]
+        make = {"edges": self._edge_batch, "nodes": self._node_batch}[removed]
         for start in range(0, len(chosen), self.batch_size):
             yield self._logits(make(chosen[start : start + self.batch_size]))
 
@@ -338,12 +338,12 @@ class Field:
             scaled.reshape(-1)[batch.elements] *= batch.factors
         ahead = spmm(self.matrix, scaled, scale=scale)
         if batch is not None:
-            flat, own = ahead.reshape(-1), now.reshape(-1)
+            flat, now_flat = ahead.reshape(-1), now.reshape(-1)
             flat[batch.elements] *= batch.factors
             if batch.gone is not None:
                 x, y, entry = batch.gone
-                flat[x] -= scale * entry * own[y]
-                flat[y] -= scale * entry * own[x]
+                flat[x] -= scale * entry * now_flat[y]
+                flat[y] -= scale * entry * now_flat[x]
         if shift:
             ahead += shift * now
         if g:

@@ -306,15 +306,15 @@ def flip_sentence(values: Summary) -> str:
     flips = values.flips
     assert flips is not None
     edges, nodes, predicted = flips.edges, flips.nodes, short(values.node.predicted)
-    kinds = ((edges, "edge"), (nodes, "node"))
-    single = [plural(len(kind.found), noun) for kind, noun in kinds if kind.found]
-    tried = [f"{kind.checked:,} of {plural(kind.of, noun)}" for kind, noun in kinds if kind.of]
+    groups = ((edges, "edge"), (nodes, "node"))
+    single = [plural(len(part.found), noun) for part, noun in groups if part.found]
+    tried = [f"{part.checked:,} of {plural(part.of, noun)}" for part, noun in groups if part.of]
     text = "None of the removals that were tried changes the prediction."
     if flips.exhaustive:
         text = "No single edge or node changes the prediction if removed."
     if single:
-        each = " each" * (len(edges.found) + len(nodes.found) > 1)
-        text = f"{listing(single)} would{each} change the prediction from {predicted} if removed."
+        suffix = " each" * (len(edges.found) + len(nodes.found) > 1)
+        text = f"{listing(single)} would{suffix} change the prediction from {predicted} if removed."
     if not tried:
         return f"{text} There are none within reach."
     text = (

@@ -19,7 +19,7 @@ class _Value(msgspec.Struct, frozen=True):
         return msgspec.json.decode(msgspec.json.encode(self))
 
 
-class ShownModel(_Value, frozen=True):
+class ExplainedModel(_Value, frozen=True):
     """The model: probabilities are the softmax of the logits divided by ``temperature``.
 
     That is 1 unless the model is calibrated. ``task`` is "classification", "multilabel", whose
@@ -34,7 +34,7 @@ class ShownModel(_Value, frozen=True):
     temperature: float
 
 
-class ShownNode(_Value, frozen=True, omit_defaults=True):
+class ExplainedNode(_Value, frozen=True, omit_defaults=True):
     """The explained node; ``label`` is the name of its true class, if that is known.
 
     ``predicted`` is a class with its ``probability``, several labels as "a|b", or a number.
@@ -220,7 +220,7 @@ class Flips(_Value, frozen=True):
     @property
     def exhaustive(self) -> bool:
         """Whether all edges and nodes that can have an effect were checked, with all of it."""
-        whole = all(kind.checked >= kind.of for kind in (self.edges, self.nodes))
+        whole = all(removals.checked >= removals.of for removals in (self.edges, self.nodes))
         return whole and not self.standardized
 
 
@@ -262,7 +262,7 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     ----------
     dataset : str
         Name of the data.
-    model, node : ShownModel, ShownNode
+    model, node : ExplainedModel, ExplainedNode
         The model, and the explained node with its prediction.
     class_, against : str
         The explained class, and the one to compare with, or None.
@@ -296,8 +296,8 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     """
 
     dataset: str
-    model: ShownModel
-    node: ShownNode
+    model: ExplainedModel
+    node: ExplainedNode
     class_: str
     against: str | None
     margin: float

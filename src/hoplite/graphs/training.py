@@ -193,7 +193,7 @@ def train_graphs(
             note(candidate.title, position / (len(untried) + 1))
             try:
                 run = compare(graphs, candidate, training)
-                loss, accuracy = run.judged[1], run.judged_accuracy
+                loss, accuracy = run.selection_scores[1], run.selection_accuracy
                 tried.append(dataclasses.replace(candidate, loss=loss, accuracy=accuracy))
             except HopliteError as error:
                 failures.append(error)

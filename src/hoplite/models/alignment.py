@@ -1,4 +1,4 @@
-"""Whether a graph fits a trained model, and its features in the model's order."""
+"""Check that a graph fits a trained model, and put its features in the model's order."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def aligned_graph(
 def aligned_columns(
     data: NodeData, num_features: int, feature_names: tuple[str, ...] | None
 ) -> np.ndarray | None:
-    """Where the data has each of the model's features, -1 where it has not; None if as they are.
+    """The position of each of the model's features in the data, -1 if missing; None if all match.
 
-    One-hot features (``column=value``) of a column that both know may differ: a value that only
-    the model knows is zero everywhere, one that only the data has is left out. Everything else
-    that does not fit raises ModelFileError. Without names on both sides the columns are counted.
+    One-hot features (``column=value``) of a common column may differ: a value that only the model
+    has is zero everywhere, one that only the data has is left out. Any other difference raises
+    ModelFileError. If one side has no names, only the number of columns is compared.
     """
     if feature_names and data.feature_names:
         if data.feature_names == feature_names:
@@ -84,11 +84,11 @@ def aligned_columns(
 def class_names_of(
     y: np.ndarray, classes: np.ndarray, graph: Graph, nodes: np.ndarray
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Names of the ``classes``, the distinct values of ``y``, and the graph's classes besides them.
+    """Names of the ``classes``, the distinct values of ``y``, and the graph's other classes.
 
-    If ``y`` are the numbers of the graph's own labels, or their names, the names are the graph's.
-    That is so if it is so at every one of ``nodes`` with a label, and there is one. Other values
-    have a meaning of their own, so their names are what they are as text.
+    If ``y`` are the indices or the names of the graph's own labels, the names are those of the
+    graph. This requires that all of ``nodes`` that have a label agree, and at least one has. Other
+    values are converted to text.
 
     >>> graph = Graph.from_edges([], np.eye(3), [0, 1, 1], class_names=["dog", "cat"])
     >>> class_names_of(np.array([1, 1]), np.array([1]), graph, np.array([1, 2]))
@@ -96,16 +96,16 @@ def class_names_of(
     """
     texts = tuple(str(value) for value in classes)
     names, labels = tuple(graph.class_names or ()), np.asarray(graph.labels)[nodes]
-    known = known_labels(labels)
-    if label_type(labels) is not CLASSES or not known.any():
+    labelled = known_labels(labels)
+    if label_type(labels) is not CLASSES or not labelled.any():
         return texts, []
-    own = np.array(names, dtype=object)[labels[known]]
-    if y.dtype.kind in "biuf" and np.array_equal(y[known], labels[known]):
+    label_names = np.array(names, dtype=object)[labels[labelled]]
+    if y.dtype.kind in "biuf" and np.array_equal(y[labelled], labels[labelled]):
         inside = (classes >= 0) & (classes < len(names)) & (classes == np.floor(classes))
         if not inside.all():  # at a node whose own label is unknown
             return texts, []
         texts = tuple(names[int(value)] for value in classes)
-    elif not np.array_equal([str(value) for value in y[known]], own):
+    elif not np.array_equal([str(value) for value in y[labelled]], label_names):
         return texts, []
     return texts, [name for name in names if name not in set(texts)]
 
@@ -115,18 +115,18 @@ def check_classes(
 ) -> None:
     """Raise ModelFileError if the graph has classes that the model does not know.
 
-    The graph may lack some of them, and may have those that were ``left_out`` when the model was
-    trained. Names that are mere numbers (a graph without class names) are compared by their count.
+    The graph may lack some classes, and may have those that were ``left_out`` in training. If the
+    graph has no class names, only the number of classes is compared.
     """
     names = graph.class_names
-    known = {*class_names, *left_out}
+    model_names = {*class_names, *left_out}
     numbered = names == tuple(str(c) for c in range(len(names)))
-    if numbered and len(names) > len(known):
+    if numbered and len(names) > len(model_names):
         raise ModelFileError(
             f"the model has {plural(len(class_names), 'class')} but the graph has {len(names)}; "
             "use a model of this graph, or remove its labels."
         )
-    unknown = [] if numbered else [name for name in names if name not in known]
+    unknown = [] if numbered else [name for name in names if name not in model_names]
     if unknown:
         raise ModelFileError(
             f"the graph has the class {unknown[0]!r}, but the model was trained with the classes "
@@ -137,14 +137,15 @@ def check_classes(
 def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
     """Raise ModelFileError if the data's columns were prepared differently from the training's.
 
-    Categories are compared only if rare ones were merged: otherwise the names of their features
-    suffice. Features without names, or not from a table, cannot be checked.
+    Categories are compared only if rare ones were merged; otherwise the names of features suffice.
+    Features without names, or not from a table, are not checked.
     """
-    known = [part.transformer for part in (preparation, data.preparation) if part is not None]
-    if len(set(known)) > 1:
+    preparations = filter(None, (preparation, data.preparation))
+    transformers = [part.transformer for part in preparations]
+    if len(set(transformers)) > 1:
         raise ModelFileError(
-            f"the features of {data.name} were made by {known[1] or 'Hoplite'} but those of the "
-            f"training data by {known[0] or 'Hoplite'}; load its tables with "
+            f"the features of {data.name} were made by {transformers[1] or 'Hoplite'} but those of "
+            f"the training data by {transformers[0] or 'Hoplite'}; load its tables with "
             "hoplite.load(..., prepare=...)."
         )
     ours, theirs = changes(preparation), changes(data.preparation)
@@ -159,7 +160,7 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
 
 
 def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | None = None) -> None:
-    """ConfigError unless the hop features are those that such a model reads."""
+    """Raise ConfigError unless a model with these settings can use the hop features."""
     stored.require_complete()
     config.kind.check_store()
     if len(config.operators) > 1:
@@ -175,12 +176,12 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
             if loop_weight is None:  # in training
                 raise ConfigError(f"{other}; leave it out.", option)
             raise ConfigError(f"the model's {option} {other}; {_build_store()}.")
-    own = stored.loop_weight
-    if find_operator(stored.operator).loop and loop_weight not in (None, own):
+    store_weight = stored.loop_weight
+    if find_operator(stored.operator).loop and loop_weight not in (None, store_weight):
         raise ConfigError(
-            f"{stored.folder} has self-loops of weight {own:g} in its operator but the model has "
-            f"{loop_weight:g}, the mean edge weight in training; {_build_store()}, or pass the "
-            "dataset itself."
+            f"{stored.folder} has self-loops of weight {store_weight:g} in its operator but the "
+            f"model has {loop_weight:g}, the mean edge weight in training; {_build_store()}, or "
+            "pass the dataset itself."
         )
     if config.hops > stored.hops:
         raise ConfigError(
@@ -201,7 +202,7 @@ def _build_store() -> str:
 
 
 def check_neighbours(config: ModelConfig) -> None:
-    """ConfigError if a model reads labels of neighbours: a hop store has no edges."""
+    """Raise ConfigError if a model uses labels of neighbours, as a hop store has no edges."""
     if config.neighbour_labels:
         raise ConfigError(
             "requires edges, which a hop store does not have; pass the dataset itself, or leave "
@@ -210,21 +211,21 @@ def check_neighbours(config: ModelConfig) -> None:
         )
 
 
-def check_relations(names: Sequence[str], known: Mapping[str, float]) -> None:
-    """Raise ModelFileError unless a model with the ``known`` relations can read a graph's.
+def check_relations(names: Sequence[str], model_relations: Mapping[str, float]) -> None:
+    """Raise ModelFileError unless a model with ``model_relations`` can be used on a graph.
 
     Some of the model's relations may be missing in the graph: they have no edges.
     """
-    if bool(names) != bool(known):
+    if bool(names) != bool(model_relations):
         loaded, trained = ("with", "without") if names else ("without", "with")
         raise ModelFileError(
             f"the graph was loaded {loaded} edge directions or types but the model was trained "
-            f"{trained} them ({some_of(names or known)}); load it as in training, or with "
-            "prepare=model."
+            f"{trained} them ({some_of(names or model_relations)}); load it as in training, or "
+            "with prepare=model."
         )
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in model_relations]
     if unknown:
-        types = types_of(known)
+        types = types_of(model_relations)
         new = [*[name for name in types_of(unknown) if name not in types], unknown[0]][0]
         raise ModelFileError(
             f"the graph has edges of type {new!r}, which the model does not know "
@@ -248,21 +249,21 @@ def labels_in(graph: Graph, class_names: tuple[str, ...]) -> np.ndarray:
     return places[labels]
 
 
-def _check_names(own: tuple[str, ...], of_graph: tuple[str, ...], data: NodeData) -> None:
+def _check_names(model_names: Sequence[str], graph_names: Sequence[str], data: NodeData) -> None:
     advice = _build_store() if data.stored is not None else "use the same feature columns"
     for message, names, others in (
-        ("the model expects feature {!r}, which the graph does not have", own, of_graph),
-        ("the graph has feature {!r}, which the model does not know", of_graph, own),
+        ("the model expects feature {!r}, which the graph does not have", model_names, graph_names),
+        ("the graph has feature {!r}, which the model does not know", graph_names, model_names),
     ):
-        known, columns = set(others), {name.split("=")[0] for name in others if "=" in name}
+        other_names, columns = set(others), {name.split("=")[0] for name in others if "=" in name}
         for name in names:
-            if name not in known and not ("=" in name and name.split("=")[0] in columns):
+            if name not in other_names and not ("=" in name and name.split("=")[0] in columns):
                 raise ModelFileError(f"{message.format(name)}; {advice}.")
 
 
-def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
-    """Nodes whose category the model has never seen have none for it."""
-    names = [name for name in data.feature_names or () if name not in known]
+def _warn_of_new_values(data: NodeData, known_names: set[str]) -> None:
+    """Warn about categories that the model does not know; they are ignored."""
+    names = [name for name in data.feature_names or () if name not in known_names]
     if names:
         columns = ", ".join(sorted({name.split("=")[0] for name in names}))
         warn(
@@ -279,14 +280,14 @@ def in_columns(features: np.ndarray, columns: np.ndarray) -> np.ndarray:
     [[2.0, 0.0, 1.0]]
     """
     result = np.zeros((*features.shape[:-1], len(columns)), dtype=features.dtype)
-    known = columns >= 0
-    result[..., known] = features[..., columns[known]]
+    present = columns >= 0
+    result[..., present] = features[..., columns[present]]
     return result
 
 
 @dataclass(frozen=True)
 class NodeIndex:
-    """``count`` nodes in their order, known again by a digest of their ids, if they have some.
+    """``count`` nodes in their order, identified by a digest of their ids, if any.
 
     >>> from hoplite import Graph
     >>> known = NodeIndex.of(Graph.from_edges([(0, 1)], [[1.0], [2.0]], node_ids=["a", "b"]))
@@ -298,11 +299,11 @@ class NodeIndex:
 
     @classmethod
     def of(cls, data: NodeData) -> NodeIndex:
-        """Those of the data that a model is trained on."""
+        """The nodes of training data."""
         return cls(data.num_nodes, _digest(data.node_ids, data.num_nodes))
 
     def check(self, data: NodeData) -> None:
-        """ModelFileError unless the data has these nodes first; others may follow if it has ids."""
+        """Raise ModelFileError unless the data starts with these nodes; others need ids."""
         count = data.num_nodes
         if count < self.count or (count > self.count and not self.ids):
             raise ModelFileError(

@@ -1,7 +1,8 @@
-"""What every model is: a name, settings of its own, first weights, outputs, and how it is trained.
+"""The base class of all models: a name, settings, initial weights and outputs.
 
-There are four families. A :class:`~hoplite.models.linear.LinearModel` is NumPy alone, with closed
-gradients; a :class:`~hoplite.models.labelprop.LabelModel` spreads labels and learns nothing; a
+There are four types. A :class:`~hoplite.models.linear.LinearModel` only uses NumPy and has
+closed-form gradients; a :class:`~hoplite.models.labelprop.LabelModel` spreads labels and learns
+nothing; a
 :class:`~hoplite.nets.base.Network` and a :class:`~hoplite.nets.base.RowNetwork` need PyTorch.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,24 +40,24 @@ class Model(ABC):
     name: ClassVar[str]  # in commands and files
     title: ClassVar[str]  # in tables
     Settings: ClassVar[type[ModelConfig]] = ModelConfig
-    idle: ClassVar[frozenset[str]] = frozenset()  # training settings that mean nothing to it
+    idle: ClassVar[frozenset[str]] = frozenset()  # training settings without an effect
     size: ClassVar[str] = ""  # shown next to its name: {0.hops} is the setting hops
-    growth: ClassVar[str] = "hops"  # the setting that its cost grows with
-    # Settings, of the model and of training, that have other defaults for it, by the preset
+    growth: ClassVar[str] = "hops"  # the setting that its cost is proportional to
+    # Defaults of settings, of the model and of training, that differ from the general ones
     defaults: ClassVar[dict[str, Any]] = {}
     paper: ClassVar[dict[str, Any]] = {}
     authors: ClassVar[dict[str, Any]] = {}  # with preset "authors"
-    variant: ClassVar[str | None] = None  # the setting whose values are models of their own
+    variant: ClassVar[str | None] = None  # the setting whose values are separate models
     takes_relations: ClassVar[bool] = False  # whether each relation of a graph has coefficients
-    map_weights: ClassVar[tuple[str, ...]] = ("theta", "bias", "neighbours")  # others: the filter's
+    map_weights: ClassVar[tuple[str, ...]] = ("theta", "bias", "neighbours")  # not of the filter
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "name" not in vars(cls):
             return
         about = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.Settings"}
-        own = vars(cls).get("Settings")  # written in its body, and not in that of another
-        if own is None or {name: getattr(own, name) for name in about} != about:
+        settings = vars(cls).get("Settings")  # written in its body, and not in that of another
+        if settings is None or {name: getattr(settings, name) for name in about} != about:
             cls.Settings = dataclass(frozen=True)(type("Settings", (cls.Settings,), about))
         cls.Settings.kind = cls
 
@@ -68,15 +69,15 @@ class Model(ABC):
 
     @classmethod
     def settings(cls) -> set[str]:
-        """The names of all settings that it has, of its own and of its training."""
-        own = {field.name for field in dataclasses.fields(cls.Settings)}
-        return own | (set(TRAINING) - cls.idle)
+        """The names of all its settings, those of training included."""
+        names = {field.name for field in dataclasses.fields(cls.Settings)}
+        return names | (set(TRAINING) - cls.idle)
 
     @classmethod
     def source(cls) -> str:
         """The ``module:Class`` that another process imports; empty for Hoplite's own."""
-        own = cls.__module__.startswith(("hoplite.models.", "hoplite.nets."))
-        return "" if own else f"{cls.__module__}:{cls.__qualname__}"
+        is_builtin = cls.__module__.startswith(("hoplite.models.", "hoplite.nets."))
+        return "" if is_builtin else f"{cls.__module__}:{cls.__qualname__}"
 
     @classmethod
     def variants(cls) -> tuple[str, ...]:
@@ -86,16 +87,16 @@ class Model(ABC):
 
     @classmethod
     def check_store(cls) -> None:
-        """ConfigError if hop features of single nodes are not enough for it."""
+        """Raise ConfigError if the model needs more than hop features of single nodes."""
         raise ConfigError(
             f"is {cls.name!r}, which needs the edges in every step; for a hop store, use "
-            f"{names_of(lambda kind: kind.reads_rows(), 'or')}.",
+            f"{names_of(lambda model: model.reads_rows())}.",
             "model",
         )
 
     @classmethod
     def reads_rows(cls) -> bool:
-        """Whether a node's outputs follow from its own hop features, which a store holds."""
+        """Whether a node's outputs depend only on its own hop features, as in a hop store."""
         return cls.check_store.__func__ is not Model.check_store.__func__
 
     def check(self) -> None:  # noqa: B027 - most have nothing to check
@@ -103,18 +104,18 @@ class Model(ABC):
 
     @abstractmethod
     def initial(self, rng: np.random.Generator | None) -> Weights:
-        """First weights; without a generator nothing is drawn, and only the shapes count."""
+        """Initial weights; without a generator nothing is drawn, and only the shapes matter."""
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the weights; none of their numbers is drawn or held."""
+        """The shapes of the weights, without allocating them."""
         return {name: value.shape for name, value in self.initial(None).items()}
 
     def expected(
         self, saved: dict[str, tuple[int, ...]], num_nodes: int
     ) -> dict[str, tuple[int, ...]]:
-        """The shapes that saved weights must have where those of ``saved`` were read.
+        """The shapes that weights in a file must have, given those that were read from it.
 
-        ``num_nodes`` is that of its graph, where its weights belong to nodes.
+        ``num_nodes`` is that of the training graph, for models whose weights belong to nodes.
         """
         return self.shapes()
 
@@ -123,13 +124,13 @@ class Model(ABC):
         """Outputs of all nodes: (n, m)."""
 
     def finished(self, weights: Weights, values: np.ndarray) -> np.ndarray:
-        """The outputs from the signal of all nodes: standardised, if asked for, and with bias."""
+        """The outputs from the signal of all nodes, standardised if set, and with bias."""
         if self.config.standardize:
             values = Standardized.of(values).apply(values)
         return values + weights["bias"].astype(values.dtype) if "bias" in weights else values
 
     def signal_columns(self) -> int:
-        """Columns of its widest signal on all nodes, for estimates of memory."""
+        """Number of columns of the widest signal on all nodes, to estimate memory."""
         return self.num_classes
 
 
@@ -138,25 +139,25 @@ def build_model(
 ) -> Any:
     """The model of ``config``, for ``num_features`` inputs and ``num_classes`` outputs.
 
-    ConfigError if the graph has ``relations`` and the model does not know what to do with them.
+    Raises ConfigError if the graph has ``relations`` and the model does not support them.
     """
     if not isinstance(config, ModelConfig):
         raise ConfigError(f"has type {type(config).__name__}; pass model_config(...).", "config")
-    kind = config.kind
-    if relations and not kind.takes_relations:
+    model_class = config.kind
+    if relations and not model_class.takes_relations:
         raise ConfigError(
             f"the graph has directed or typed edges ({some_of(relations)}), but {config.model} "
-            f"has a single operator; use {names_of(lambda kind: kind.takes_relations, 'or')}, or "
+            f"has a single operator; use {names_of(lambda model: model.takes_relations)}, or "
             f"load the graph without {option_name('directed')} and {option_name('type')}."
         )
-    model = kind(config, num_features, num_classes, len(relations) or 1)
+    model = model_class(config, num_features, num_classes, len(relations) or 1)
     model.check()
     return model
 
 
-def names_of(wanted: Any, joint: str = "and") -> str:
-    """The names of the known models that ``wanted`` is true of, for a sentence."""
-    return listing([kind.name for kind in MODELS.values() if wanted(kind)], joint)
+def names_of(condition: Callable[[type[Model]], bool]) -> str:
+    """The names of the models that meet a condition, such as "sgc, egc or lgc"."""
+    return listing([model.name for model in MODELS.values() if condition(model)], "or")
 
 
 def uniform(shape: tuple[int, ...], size: int, rng: np.random.Generator | None) -> np.ndarray:

@@ -54,7 +54,7 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class LabelModel(Model):
-    """A model whose weights are the labels of the nodes of its own graph: nothing is learned."""
+    """A model whose weights are the labels of the nodes of its training graph."""
 
     idle = frozenset(set(TRAINING) - USED)
 
@@ -107,9 +107,9 @@ class LabelPropagation(LabelModel):
         several = targets.ndim == 2
         rows = targets if several else np.eye(self.num_classes)[targets]
         labelled = np.ones((len(rows), 1)) if weights is None else np.reshape(weights, (-1, 1))
-        known = {"signal": rows * labelled} | ({"labelled": labelled} if several else {})
+        columns = {"signal": rows * labelled} | ({"labelled": labelled} if several else {})
         whole = {}
-        for name, values in known.items():
+        for name, values in columns.items():
             whole[name] = np.zeros((num_nodes, values.shape[1]), np.float32)
             np.add.at(whole[name], nodes, values.astype(np.float32))
         return whole
@@ -122,10 +122,10 @@ class LabelPropagation(LabelModel):
 
     def logits(self, weights: Weights, source: Propagation) -> np.ndarray:
         signal, labelled = weights["signal"], weights.get("labelled")
-        known = signal if labelled is None else np.concatenate([signal, labelled], axis=1)
-        whole = np.zeros((source.num_nodes, known.shape[1]), source.dtype)
+        columns = signal if labelled is None else np.concatenate([signal, labelled], axis=1)
+        whole = np.zeros((source.num_nodes, columns.shape[1]), source.dtype)
         # only ratios count, so labels from afar need not vanish below float32's smallest number
-        whole[: len(known)] = FAR * known  # nodes that came later have none
+        whole[: len(columns)] = FAR * columns  # nodes that came later have none
         reached = source.combine(whole, repeated(walk(self.config.alpha, self.config.hops), whole))
         by_class = reached[:, : self.num_classes]
         mass, total = by_class.sum(axis=1, keepdims=True), signal.sum()
@@ -249,13 +249,13 @@ class CorrectSmooth:
 class _Signals:
     """Z, Y and S of one model on one graph."""
 
-    def __init__(self, graph: Graph, logits: np.ndarray, known: CorrectSmooth) -> None:
+    def __init__(self, graph: Graph, logits: np.ndarray, training_labels: CorrectSmooth) -> None:
         matrix = find_operator(OPERATOR).matrix(graph, logits.dtype)
         self.matrix = SparseMatrix.from_scipy(matrix, symmetric=True)
         self.probabilities = special.softmax(logits, axis=1)
-        self.nodes = np.array(known.nodes, np.int64)
+        self.nodes = np.array(training_labels.nodes, np.int64)
         one_hot = np.eye(logits.shape[1], dtype=logits.dtype)
-        self.labels = one_hot[np.array(known.labels, np.int64)]
+        self.labels = one_hot[np.array(training_labels.labels, np.int64)]
         self.missed = np.zeros_like(self.probabilities)
         self.missed[self.nodes] = self.labels - self.probabilities[self.nodes]
 

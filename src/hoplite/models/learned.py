@@ -186,7 +186,7 @@ class JacobiConv(linear.LinearModel):
         """All 1, as the maps hold the filters."""
         return np.ones(self.config.hops + 1, weights["theta"].dtype)
 
-    def shown_coefficients(self, weights: Weights) -> np.ndarray:
+    def filter_summary(self, weights: Weights) -> np.ndarray:
         """a: (k + 1, m)."""
         return self.coefficients(weights)
 
@@ -231,7 +231,7 @@ class HopBlocks(linear.LinearModel):
 
     name = "blocks"
     title = "Hop blocks"
-    size = "{0.hops} hops, {0.shown_operators}, {0.basis_title}"
+    size = "{0.hops} hops, {0.operators_title}, {0.basis_title}"
     takes_relations = True
     idle = OF_FILTERS
     defaults = linear.SOLVED
@@ -263,7 +263,7 @@ class HopBlocks(linear.LinearModel):
             return tuple(self.channels.split(",")) if self.channels else (self.operator,)
 
         @property
-        def shown_operators(self) -> str:
+        def operators_title(self) -> str:
             return " and ".join(self.operators)
 
     @property
@@ -282,7 +282,7 @@ class HopBlocks(linear.LinearModel):
     def hop_coefficients(self, weights: Weights) -> np.ndarray:
         return np.ones(self.blocks, weights["theta"].dtype)
 
-    def shown_coefficients(self, weights: Weights) -> np.ndarray:
+    def filter_summary(self, weights: Weights) -> np.ndarray:
         """The norms ``||Theta_i||`` of the maps: (1 + P k,)."""
         return np.sqrt(np.square(weights["theta"]).sum(axis=(1, 2)))
 

@@ -262,11 +262,12 @@ class LinearModel(Model):
         if gradient.coefficients is None:
             return {"theta": gradient.maps}
         by_weight = self.coefficients_vjp(weights, gradient.coefficients)
-        own = {name: value.shape for name, value in weights.items() if name not in self.map_weights}
+        learned = weights.keys() - set(self.map_weights)
+        expected = {name: weights[name].shape for name in learned}
         shapes = by_weight and {name: np.shape(value) for name, value in by_weight.items()}
-        if shapes is None or not shapes.items() <= own.items():
+        if shapes is None or not shapes.items() <= expected.items():
             what = f"{type(self).__name__}.coefficients_vjp returned the shapes {shapes}"
-            raise ConfigError(f"{what}; they must be {own}, those of the filter's weights.")
+            raise ConfigError(f"{what}; they must be {expected}, those of the filter's weights.")
         typed = {name: np.asarray(value, weights[name].dtype) for name, value in by_weight.items()}
         return {"theta": gradient.maps} | typed
 
@@ -321,7 +322,7 @@ class LinearModel(Model):
         """What hop i is multiplied with besides its map: (hops,)."""
         return self.all_coefficients(weights)
 
-    def shown_coefficients(self, weights: Weights) -> np.ndarray:
+    def filter_summary(self, weights: Weights) -> np.ndarray:
         """What people see of the filter: (hops,), or (hops, m) if every class has its own."""
         return self.hop_coefficients(weights)
 
@@ -353,5 +354,5 @@ def start_coefficients(
     if config.start == "random" or rng is None:
         return drawn
     ratio = LOWPASS_DECAY * find_operator(config.operator).sign
-    own = ratio ** np.arange(config.hops + 1.0)
-    return np.concatenate([own[:1], np.tile(own[1:] / relations, relations)]).astype(np.float32)
+    first, rest = np.split(ratio ** np.arange(config.hops + 1.0), [1])
+    return np.concatenate([first, np.tile(rest / relations, relations)]).astype(np.float32)

@@ -89,14 +89,14 @@ class NeighbourLabels:
 
     @classmethod
     def of(cls, data: NodeData, nodes: np.ndarray, targets: np.ndarray) -> NeighbourLabels:
-        """Those of distinct ``nodes`` of the data."""
+        """The labels of distinct ``nodes`` of the data."""
         ids, numbers = data.node_ids, nodes.tolist()
         names = numbers if ids is None else [str(ids[number]) for number in numbers]
         several = [tuple(np.flatnonzero(row).tolist()) for row in targets] * (targets.ndim == 2)
         return cls(tuple(names), tuple(several or targets.tolist()))
 
     def rows(self, outputs: int) -> sp.csr_array:
-        """Y of its nodes, (N, m); ValueError if they are not those of so many outputs."""
+        """Y of its nodes, (N, m); ValueError if labels do not match the number of outputs."""
         if len(self.nodes) != len(self.targets):
             raise ValueError(
                 "labels of neighbours: the number of labels is not the number of nodes"
@@ -112,7 +112,7 @@ class NeighbourLabels:
         return sp.csr_array(entries, (len(sets), outputs))
 
     def check(self, outputs: int, index: NodeIndex | None) -> None:
-        """ValueError if they are not those of a model with so many outputs, and these nodes."""
+        """Raise ValueError if the labels do not match the number of outputs and the nodes."""
         self.rows(outputs)
         numbers = [name for name in self.nodes if not isinstance(name, str)]
         count = 0 if index is None else index.count
@@ -120,7 +120,7 @@ class NeighbourLabels:
             raise ValueError("labels of neighbours: a label has no node, or a node has two")
 
     def places(self, data: NodeData) -> np.ndarray:
-        """Where ``data`` has each of its nodes, -1 where it has not: (N,)."""
+        """The index in ``data`` of each of its nodes, -1 if missing: (N,)."""
         numbers = [name for name in self.nodes if not isinstance(name, str)]
         if numbers:  # of a graph without ids
             return np.array(numbers, np.int64)
@@ -133,20 +133,20 @@ class NeighbourLabels:
         return np.array([place.get(str(name), -1) for name in self.nodes], np.int64)
 
     def within(self, data: NodeData) -> tuple[np.ndarray, np.ndarray]:
-        """Its nodes that ``data`` has: their numbers there, and which of all they are."""
-        places = self.places(data)
-        known = np.flatnonzero(places >= 0)
-        if not known.size:
+        """The nodes that are in ``data``: their indices there, and their positions in ``nodes``."""
+        indices = self.places(data)
+        present = np.flatnonzero(indices >= 0)
+        if not present.size:
             warnings.warn(
-                f"{data.name} has none of the {plural(len(places), 'node')} whose labels the model "
-                "uses; train a model without neighbour_labels for such data.",
+                f"{data.name} has none of the {plural(len(indices), 'node')} whose labels the "
+                "model uses; train a model without neighbour_labels for such data.",
                 HopliteWarning,
                 stacklevel=3,
             )
-        return places[known], known
+        return indices[present], present
 
     def columns(self, data: NodeData, outputs: int, dtype: Any) -> Features:
         """L of all nodes of a graph: (n, m)."""
-        nodes, known = self.within(data)
-        columns = neighbour_weights(data.in_memory().adjacency, nodes) @ self.rows(outputs)[known]
+        nodes, present = self.within(data)
+        columns = neighbour_weights(data.in_memory().adjacency, nodes) @ self.rows(outputs)[present]
         return Features.from_array(sp.csr_array(columns, dtype=dtype))

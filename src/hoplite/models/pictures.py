@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hoplite.training.scoring import ScoredRun
 
 ALL = "all"  # every node with a label
-MOST_LABELS = 12  # of several at once that have a curve each
+MAX_CURVES = 12  # of several at once that have a curve each
 WORDS = {"train": "training", "val": "validation"}
 
 
@@ -47,10 +47,10 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
             "spectra; leave it out (density=False)."
         )
     if graph is not None:
-        own = graph.in_memory()
+        own_graph = graph.in_memory()
         if model.loop_weight is not None:
-            own = own.with_loop_weight(model.loop_weight)
-        _, density = spectral_density(own, config.operator, RESPONSE_POINTS)
+            own_graph = own_graph.with_loop_weight(model.loop_weight)
+        _, density = spectral_density(own_graph, config.operator, RESPONSE_POINTS)
         density = finite(density.tolist())
     strokes = [stroke_of(i) for i in range(len(filters))]
     names = [safe(short(name, 40)) for name in filters]
@@ -77,7 +77,7 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
 
 
 @dataclass(frozen=True)
-class Judged:
+class PictureData:
     """The outputs (n, m) of some nodes, labels and figures; ``who`` is what a title calls them."""
 
     task: Task
@@ -88,18 +88,18 @@ class Judged:
     figures: Evaluation
 
 
-def judged(model: TrainedModel, data: NodeData, nodes: Any, picture: str) -> Judged:
-    """What a ``picture`` shows of ``nodes`` of ``data``.
+def picture_data(model: TrainedModel, data: NodeData, nodes: Any, picture: str) -> PictureData:
+    """The data of a ``picture`` of ``nodes``.
 
-    ``nodes`` is a part of the split, "all" that have a label, or indices or a mask.
+    ``nodes`` is a part of the split, "all" for all labelled nodes, indices, or a mask.
     """
     check_picture(model.task, picture)
     data = converted(data, prepare=model)
-    labels, known = _labels_for(model, data), ""
+    labels, description = _labels_for(model, data), ""
     if isinstance(nodes, str):
         check_choice("nodes", nodes, (*PARTS, ALL))
         chosen = np.arange(len(labels)) if nodes == ALL else getattr(data.split, nodes)
-        known = "labelled" if nodes == ALL else WORDS.get(nodes, nodes)
+        description = "labelled" if nodes == ALL else WORDS.get(nodes, nodes)
     else:
         mask, chosen = np.asarray(nodes), as_node_indices(nodes, "nodes")
         fits = mask.dtype != bool or mask.shape == (len(labels),)
@@ -112,19 +112,19 @@ def judged(model: TrainedModel, data: NodeData, nodes: Any, picture: str) -> Jud
     if not chosen.size:
         raise GraphError("the nodes have no label that the model knows; pass labelled nodes.")
     logits = model.logits(data)[chosen]
-    who = plural(chosen.size, f"{known} node".strip())
+    who = plural(chosen.size, f"{description} node".strip())
     figures = model.task.evaluate(labels[chosen], logits, model.class_names)
-    return Judged(model.task, labels[chosen], logits, model.class_names, who, figures)
+    return PictureData(model.task, labels[chosen], logits, model.class_names, who, figures)
 
 
 def check_picture(task: Task, picture: str) -> None:
-    """ConfigError, which names those that there are, unless such labels have this one."""
+    """Raise ConfigError unless the task has this picture."""
     if picture not in task.pictures:
         others = " and ".join(task.pictures) or "none"
         raise ConfigError(f"{picture} is not available for {task.labels.task}; use {others}.")
 
 
-def confusion_figure(outputs: Judged) -> Figure:
+def confusion_figure(outputs: PictureData) -> Figure:
     """The confusion matrix."""
     figures, names = outputs.figures, outputs.names
     assert figures.confusion is not None  # of classes there is one
@@ -133,7 +133,7 @@ def confusion_figure(outputs: Judged) -> Figure:
     return figure(drawn, title, height=max(360, 32 * len(names) + 160))
 
 
-def reliability_figure(outputs: Judged) -> Figure:
+def reliability_figure(outputs: PictureData) -> Figure:
     """Probabilities against the share of correct predictions; one curve per label if several."""
     if outputs.task.exclusive:
         figures = outputs.figures
@@ -144,7 +144,7 @@ def reliability_figure(outputs: Judged) -> Figure:
         )
         return figure(drawn, title, height=440, showlegend=True)
     inside, chance = outputs.labels == 1, outputs.task.link(outputs.logits)
-    often = np.argsort(-inside.sum(axis=0), kind="stable")[:MOST_LABELS]
+    often = np.argsort(-inside.sum(axis=0), kind="stable")[:MAX_CURVES]
     names = distinct([outputs.names[c] for c in often])
     bins = [binned(chance[:, c], inside[:, c]) for c in often]
     series = dict(zip(names, bins, strict=True))
@@ -156,7 +156,7 @@ def reliability_figure(outputs: Judged) -> Figure:
     return figure(drawn, title, height=high, showlegend=True, legend=below)
 
 
-def predicted_figure(outputs: Judged) -> Figure:
+def predicted_figure(outputs: PictureData) -> Figure:
     """Predicted numbers against the true ones."""
     figures, values = outputs.figures, outputs.task.predict(outputs.logits).tolist()
     drawn = drawings.predicted(outputs.labels.tolist(), values)
@@ -166,18 +166,18 @@ def predicted_figure(outputs: Judged) -> Figure:
 
 
 def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
-    """The labels of the nodes by the model's own numbers of classes; unknown if it has not any."""
-    names, labels, kind = data.class_names, np.asarray(data.labels), model.task.labels
-    if label_type(labels) is not kind:
+    """The labels of the nodes as the model's class indices; unknown if it lacks the class."""
+    names, labels, type_ = data.class_names, np.asarray(data.labels), model.task.labels
+    if label_type(labels) is not type_:
         raise GraphError(
             f"the graph's labels are for {label_type(labels).task}, but the model was trained for "
-            f"{kind.task}; use the training graph, or graph.for_task({kind.task!r})."
+            f"{type_.task}; use the training graph, or graph.for_task({type_.task!r})."
         )
     if names == model.class_names or not model.task.has_classes:  # of names, one may be there twice
         return labels
-    known = {*model.class_names, *model.left_out_classes}
+    model_names = {*model.class_names, *model.left_out_classes}
     numbered = names == tuple(map(str, range(len(names))))  # the graph does not name its classes
-    if numbered and not {*names} <= known:
+    if numbered and not {*names} <= model_names:
         if model.task.exclusive:
             return np.where(labels < model.num_classes, labels, UNKNOWN_LABEL)
         if labels.shape[1] != model.num_classes:
@@ -186,14 +186,14 @@ def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
                 f"{model.num_classes}; pass class_names when building the graph."
             )
         return labels
-    return kind.moved(labels, names, model.class_names)
+    return type_.moved(labels, names, model.class_names)
 
 
 def history_figure(result: TrainingResult) -> Figure:
     """Two panels, the losses and the score, with a colour for every run.
 
-    The score is what chose the epoch, or the task's where that was the loss. A diamond is the epoch
-    whose weights are kept, a cross the last one where the training stopped before all were done.
+    The score is the monitor, or the task's score if that is the loss. A diamond marks the best
+    epoch, and a cross the last one if training stopped early.
     """
     monitor = result.task.monitor(result.training_config.monitor)
     score = (result.task.score if monitor is LOSS else monitor).name
@@ -209,8 +209,8 @@ def history_figure(result: TrainingResult) -> Figure:
                 stroke = {**stroke_of(index), "dash": dash}
                 name = f"{about}, seed {run.seed}" if len(result.runs) > 1 else about
                 drawn = drawings.curve(name, values, stroke, f"seed {run.seed}", legendgroup=name)
-                shown = figure_name == LOSS.name or f"{part}_{LOSS.name}" not in run.history
-                data.append(drawn | {"showlegend": shown})
+                in_legend = figure_name == LOSS.name or f"{part}_{LOSS.name}" not in run.history
+                data.append(drawn | {"showlegend": in_legend})
                 if part == ("val" if "val_loss" in run.history else "train"):
                     data += _marks(run, values, stroke["color"], figure_name)
         best = result.runs[0].best_epoch if len(result.runs) == 1 else 0

@@ -1,15 +1,15 @@
-"""A trained model as a folder: the old one or the new one, whole, at every moment.
+"""A trained model in a folder, which holds a complete model at any time.
 
     config.json                       settings and names; the SHA-256 of the other two files
     weights-SHA.safetensors
     result-SHA.json                   the figures of the training, if they were given
-    auto/                             how it was chosen, if it was; not touched here
+    auto/                             how the model was chosen, if it was; not changed here
 
-SHA are the first 16 digits of a file's own SHA-256. So a save adds files, replaces config.json in
-one step, **and then the model is saved**; the files of the old one are removed at last. A kill
-before that step leaves the old model, and after it the new one; the next save removes what else it
-leaves. Saving and reading lock the folder, so that processes at the same time follow each other; a
-lock ends with its process.
+SHA stands for the first 16 digits of the file's SHA-256. Saving adds files and then replaces
+config.json in one step, **with which the model is saved**; finally it removes the old files. A kill
+before that step leaves the old model, and after it the new one; the next save removes leftover
+files. Saving and reading lock the folder, so concurrent processes wait for each other; a lock ends
+with its process.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ class ModelFile:
 
 
 def check_target(folder: str | Path, *, overwrite: bool) -> Path:
-    """The real path that a model may be written to, or an error that says why not.
+    """The real path of ``folder``; ModelFileError if a model cannot be written to it.
 
-    Only an empty folder or, with ``overwrite``, one that has a model and nothing else is replaced.
+    The folder must be empty or, with ``overwrite``, contain nothing but a model.
     """
     target, folder = Path(folder), Path(os.path.realpath(folder))
     try:
@@ -139,7 +139,7 @@ def write_folder(
     *,
     overwrite: bool,
 ) -> None:
-    """Write the model into ``folder``, which is made if it does not exist."""
+    """Write the model into ``folder``, which is created if necessary."""
     target, folder = Path(folder), check_target(folder, overwrite=overwrite)
     for name, value in weights.items():
         if value.dtype not in (np.float32, np.float64) or not np.isfinite(value).all():
@@ -150,12 +150,13 @@ def write_folder(
     data = save_arrays({name: np.asarray(value, order="C") for name, value in weights.items()})
     digest = hashlib.sha256(data).hexdigest()
     try:
-        figures = None if result is None else _json(result, 1)
-        known = None if figures is None else hashlib.sha256(figures).hexdigest()
-        model = dataclasses.replace(model, weights_sha256=digest, result_sha256=known)
+        model = dataclasses.replace(model, weights_sha256=digest)
         contents = {model.weights_file: data}
-        if figures is not None and known is not None:
-            contents[f"result-{known[:16]}.json"] = figures
+        if result is not None:
+            scores = _json(result, 1)
+            digest = hashlib.sha256(scores).hexdigest()
+            model = dataclasses.replace(model, result_sha256=digest)
+            contents[f"result-{digest[:16]}.json"] = scores
         contents[CONFIG_FILE] = _json(msgspec.to_builtins(model), 2)
     except ValueError as error:
         raise ModelFileError(f"cannot write the model to {target}: {error}.") from error
@@ -186,8 +187,7 @@ def read_folder(
 ) -> tuple[ModelFile, Weights]:
     """The configuration and the weights of a model folder, checked against each other.
 
-    ``shapes`` gives those that a model must have whose file has weights of the given ones; None
-    if there are none.
+    ``shapes`` returns the expected shapes of weights, given those in the file, or None.
     """
     folder = Path(folder)
     with _held(folder):
@@ -204,7 +204,7 @@ def _is_part(name: str) -> bool:
 
 
 def _remove(folder: Path, names: set[str]) -> None:
-    """Remove the parts of models that have these names."""
+    """Remove files of models with these names."""
     for name in filter(_is_part, names):
         with contextlib.suppress(OSError):
             (folder / name).unlink()
@@ -215,12 +215,12 @@ def _held(folder: Path) -> Iterator[None]:
     """Within the block, no other process saves to or reads from ``folder``."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # a system where folders cannot be opened, or one that fails in a moment
+    except OSError:  # folders cannot be opened on this system; other errors occur later
         yield
         return
     try:
         deadline = time.monotonic() + WAIT_SECONDS
-        while files.lock(handle, wait=False) is False:
+        while files.lock(handle) is False:
             if time.monotonic() > deadline:
                 raise ModelFileError(
                     f"another process is using {folder}; wait until it has finished."
@@ -259,7 +259,7 @@ def _read_config(path: Path) -> ModelFile:
 
 
 def _remedy(source: str) -> str:
-    """How to register the model of this :meth:`Model.source`."""
+    """How to register the model with this :meth:`Model.source`."""
     module, _, name = source.partition(":")
     register = f"import {module} and pass {name} to hoplite.register_model first"
     return by_interface(register, f"add --model {source}")
@@ -268,7 +268,7 @@ def _remedy(source: str) -> str:
 def _read_weights(
     path: Path, model: ModelFile, shapes: Callable[[ModelFile, Shapes], Shapes | None]
 ) -> Weights:
-    """The weights; nothing is read into memory before their sizes are checked."""
+    """The weights; their shapes are checked before they are read into memory."""
     try:
         with files.open_regular(path) as file:  # not a pipe or a device
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -279,12 +279,13 @@ def _read_weights(
             )
         with safe_open(path, framework="numpy") as file:
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            there = {name: tuple(part.get_shape()) for name, part in parts.items()}
+            shapes_in_file = {name: tuple(part.get_shape()) for name, part in parts.items()}
             floats = all(part.get_dtype() in ("F32", "F64") for part in parts.values())
-            if floats and there != shapes(model, there):
+            if floats and shapes_in_file != shapes(model, shapes_in_file):
                 raise ModelFileError(
-                    f"the weights {there} in {path} do not fit model {model.config.model!r} with "
-                    f"{model.config.size()}, {plural(model.num_features, 'feature')} and "
+                    f"the weights {shapes_in_file} in {path} do not fit model "
+                    f"{model.config.model!r} with {model.config.size()}, "
+                    f"{plural(model.num_features, 'feature')} and "
                     f"{plural(len(model.class_names), 'class')}."
                 )
             weights = {name: file.get_tensor(name) for name in parts} if floats else {}

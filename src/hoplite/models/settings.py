@@ -1,4 +1,4 @@
-"""The settings of models, the registry of models, and options sorted into configurations.
+"""The settings of models, the registry of models, and the resolution of options.
 
 Every model has a frozen dataclass of its own settings, a subclass of :class:`ModelConfig`. Nothing
 here needs torch.
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     ModelClass = TypeVar("ModelClass", bound=type)
 
 DEFAULT_MODEL = "lgc"
-AUTO = "auto"  # stands for a model in `hoplite train`: it chooses one
-GROUP = "hoplite.models"  # of the entry points by which installed packages name their models
-MODELS: dict[str, type[Model]] = {}  # those that are known, by name
-# Functions that make a Model of a class of another library; None for a class they do not know
-ADAPTERS = ("hoplite.nets.module:as_model",)
+AUTO = "auto"  # instead of a model, `hoplite train` chooses one
+GROUP = "hoplite.models"  # entry points by which installed packages register models
+MODELS: dict[str, type[Model]] = {}  # registered models by name
+# A function that makes a Model of a torch.nn.Module class; it returns None for any other class
+ADAPTER = "hoplite.nets.module:as_model"
 TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
 # the arguments of train that are not settings
 ARGUMENTS = (
@@ -48,7 +48,7 @@ ARGUMENTS = (
 TABLE_OPTIONS = {"hops": 2, "operator": "random_walk"}
 # defaults of L-BFGS, which takes long steps and needs the same loss in each of them
 LBFGS = {"lr": 1.0, "dropout": 0.0}
-# settings of steps along gradients: to give one of them is to ask for such steps
+# settings of gradient steps; passing one of them selects Adam
 OF_STEPS = frozenset(
     {"lr", "weight_decay", "dropout", "drop_nodes", "output_dropout", "draws", "consistency",
      "sharpen", "confidence", "epochs", "patience", "validate_every", "batch"}
@@ -89,7 +89,7 @@ class ModelConfig(Checked):
     neighbour_labels = False
     standardize: bool = flag_setting(False, "Standardise the outputs.")
 
-    if TYPE_CHECKING:  # every model has others
+    if TYPE_CHECKING:  # other settings depend on the model
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -105,12 +105,12 @@ class ModelConfig(Checked):
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """The operators whose hops it reads: one, except for models with channels."""
+        """The operators of the model; only models with channels have several."""
         return (self.operator,)
 
     @property
     def variant(self) -> str | None:
-        """The reading of the model, such as hLGC's gate; None if it has only one."""
+        """The variant of the model, such as hLGC's gate; None if it has only one."""
         return getattr(self, self.kind.variant) if self.kind.variant else None
 
     def size(self) -> str:
@@ -124,7 +124,7 @@ class ModelConfig(Checked):
         return find_basis(self.basis).title
 
     def fitted(self, graph: Graph) -> ModelConfig:
-        """The same, with the numbers of a basis that is fitted to a signal: ``graph``'s features.
+        """The same settings, with a basis fitted to the features of ``graph`` if it requires that.
 
         >>> from hoplite import Graph
         >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [0.0]])
@@ -153,8 +153,8 @@ class ModelConfig(Checked):
         if not isinstance(name, str) or ":" in name:
             raise ConfigError(f"is {name!r}; it must be one of {', '.join(MODELS)}.", "model")
         settings = find_model(name).Settings
-        own = {field.name for field in dataclasses.fields(settings)}
-        if unknown := sorted(values.keys() - own - {"model"}):
+        names = {field.name for field in dataclasses.fields(settings)}
+        if unknown := sorted(values.keys() - names - {"model"}):
             raise ConfigError(f"this version has no setting {unknown[0]!r}")
         return settings(**{key: value for key, value in values.items() if key != "model"})
 
@@ -233,14 +233,13 @@ def register_model(model: ModelClass) -> ModelClass:
 
 
 def _register(model: Any, address: str = "") -> type[Model]:
-    """``model``, or the Model that an adapter makes of it, which is known from now on.
+    """``model``, or the Model made of a torch.nn.Module class; either is registered.
 
-    ``address`` is that by which the user named it.
+    ``address`` is how the user named it.
     """
     settings = getattr(model, "Settings", None)
     if isinstance(model, type) and not _is_config(settings):
-        adapters = [EntryPoint(address, address, GROUP).load() for address in ADAPTERS]
-        model = next(filter(None, (adapt(model) for adapt in adapters)), model)
+        model = EntryPoint("module", ADAPTER, GROUP).load()(model) or model
         settings = getattr(model, "Settings", None)
     if not _is_config(settings):
         raise ConfigError(
@@ -250,14 +249,14 @@ def _register(model: Any, address: str = "") -> type[Model]:
     name, place = getattr(model, "name", None), (model.__module__, model.__qualname__)
     if not isinstance(name, str) or not name.isidentifier() or name == AUTO:
         raise ConfigError(f'{place[1]}.name is {name!r}; use letters and digits, e.g. "damped".')
-    known = MODELS.get(name)
-    if known not in (None, model) and "name" not in vars(model):
+    registered = MODELS.get(name)
+    if registered not in (None, model) and "name" not in vars(model):
         raise ConfigError(
             f"{place[1]} does not set `name` and inherits {name!r}; give it a name of its own."
         )
-    if known is not None and (known.__module__, known.__qualname__) != place:
+    if registered is not None and (registered.__module__, registered.__qualname__) != place:
         raise ConfigError(
-            f"the name {name!r} is already used by {known.__module__}; choose another."
+            f"the name {name!r} is already used by {registered.__module__}; choose another."
         )
     others = all_settings()
     for field in dataclasses.fields(settings):
@@ -271,12 +270,12 @@ def _register(model: Any, address: str = "") -> type[Model]:
 
 
 @contextmanager
-def forget_on_failure(known: Collection[str]) -> Iterator[None]:
-    """If the block fails, only the models with the names ``known`` stay registered."""
+def forget_on_failure(names: Collection[str]) -> Iterator[None]:
+    """If the block fails, unregister all models except those with these ``names``."""
     try:
         yield
     except BaseException:
-        for name in MODELS.keys() - known:
+        for name in MODELS.keys() - names:
             del MODELS[name]
         raise
 
@@ -286,14 +285,14 @@ def _is_config(settings: Any) -> TypeGuard[type[ModelConfig]]:
 
 
 def is_known(name: Any) -> bool:
-    """Whether this is the name of a known model, or of one of an installed package."""
+    """Whether this is the name of a registered model, or of a model of an installed package."""
     return name in MODELS or any(entry.name == name for entry in entry_points(group=GROUP))
 
 
 def find_model(name: str | type) -> type[Model]:
-    """The model of this name: known, of an installed package, or ``package.module:Class``.
+    """The model with this name: registered, of an installed package, or ``package.module:Class``.
 
-    It may also be a class itself.
+    It may also be a class.
 
     >>> find_model("lgc").title
     'LGC'
@@ -313,8 +312,8 @@ def find_model(name: str | type) -> type[Model]:
             "model",
         )
     if ":" in name:
-        known = {address_of(model): model for model in MODELS.values()}
-        return known.get(name) or _register(_load(EntryPoint(name, name, GROUP)), name)
+        models = {address_of(model): model for model in MODELS.values()}
+        return models.get(name) or _register(_load(EntryPoint(name, name, GROUP)), name)
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
         names = [*by_interface("", AUTO).split(), *MODELS, *entries]
@@ -331,7 +330,7 @@ def find_model(name: str | type) -> type[Model]:
 
 
 def _load(entry: EntryPoint) -> Any:
-    """The object that ``entry`` names; ConfigError, whatever its module does instead."""
+    """Import the object of ``entry``; ConfigError for any exception."""
     module, _, path = entry.value.partition(":")
     try:
         if not module or module.startswith(".") or not path:
@@ -349,7 +348,7 @@ def address_of(model: type[Model]) -> str:
 
 
 def all_settings() -> dict[str, dataclasses.Field[Any]]:
-    """The settings of all known models, and then those of training: name to field."""
+    """The settings of all registered models, followed by those of training, by name."""
     settings: dict[str, dataclasses.Field[Any]] = {}
     for model in MODELS.values():
         for field in dataclasses.fields(model.Settings):
@@ -368,19 +367,17 @@ def help_group(name: str) -> str:
 
 
 def model_defaults(model: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The defaults of all settings, with those of ``model`` where it has its own.
-
-    With ``options``: those of the settings that these leave out.
+    """The defaults of all settings for ``model``, given ``options`` for some of them.
 
     >>> model_defaults("lgc")["hops"], model_defaults("s2gc")["hops"]
     (10, 16)
     >>> model_defaults("s2gc")["optimizer"], model_defaults("s2gc", {"dropout": 0.5})["lr"]
     ('path', 0.2)
     """
-    kind = find_model(model)
-    own = {field.name: field for field in dataclasses.fields(kind.Settings)}
-    defaults = {name: field.default for name, field in (all_settings() | own).items()}
-    return defaults | _preset(kind, options or {})
+    model_class = find_model(model)
+    fields = {field.name: field for field in dataclasses.fields(model_class.Settings)}
+    defaults = {name: field.default for name, field in (all_settings() | fields).items()}
+    return defaults | _preset(model_class, options or {})
 
 
 def models_with(name: str) -> list[str]:
@@ -393,7 +390,7 @@ def models_with(name: str) -> list[str]:
 
 
 def idle_settings(model: Any) -> set[str]:
-    """The settings that ``model`` does not have; none for a name that is not a model's.
+    """The settings that ``model`` does not have; empty for unknown names.
 
     >>> sorted(idle_settings("gcn") & {"hidden", "hops", "lr"})
     ['hops']
@@ -408,97 +405,98 @@ def without_idle(model: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_options(model: str | type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` without those that ``model`` does not have.
+    """``options`` without settings that ``model`` does not have.
 
-    ConfigError for one that it would ignore, unless it has its default, and for an unknown name.
+    Raises ConfigError if such a setting differs from its default, and for unknown names.
     """
-    own, known = find_model(model).settings(), all_settings()
+    names, fields = find_model(model).settings(), all_settings()
     for name, value in options.items():
-        if name not in known and name in TableOptions.names():
+        if name not in fields and name in TableOptions.names():
             raise ConfigError(
                 "is an option for reading data; pass it to hoplite.load or Graph.from_..., and "
                 "train on the graph.",
                 name,
             )
-        if name not in known:
-            hint = nearest_hint(name, [*known, *ARGUMENTS])
+        if name not in fields:
+            hint = nearest_hint(name, [*fields, *ARGUMENTS])
             if name == "seed":
                 hint = f" Pass seeds=[{value}] for seed {value}; seeds=5 trains five seeds."
             raise ConfigError(
                 f"{name!r} is not an option of {find_model(model).name} or of training.{hint}"
             )
-        if name not in own and value != known[name].default:
-            known[name].metadata["check"](name, value)
+        if name not in names and value != fields[name].default:
+            fields[name].metadata["check"](name, value)
             raise ConfigError(
                 f"is {value!r} but {find_model(model).name} has no such setting; leave it out, or "
                 f"use {listing(models_with(name), 'or')}.",
                 name,
             )
-    return {name: value for name, value in options.items() if name in own}
+    return {name: value for name, value in options.items() if name in names}
 
 
 def split_options(
     model: str | type, options: Mapping[str, Any]
 ) -> tuple[ModelConfig, TrainingConfig]:
     """Sort ``options`` into the two configurations."""
-    own, kind = own_options(model, options), find_model(model)
-    defaults: dict[str, Any] = {"dropout": 0.0} if "dropout" in kind.idle else {}
-    own = defaults | _preset(kind, own) | own
-    config = kind.Settings(**{k: v for k, v in own.items() if k not in TRAINING})
-    check_convex(config, own.get("optimizer", "adam"))
-    training = TrainingConfig(**{k: v for k, v in own.items() if k in TRAINING})
+    settings, model_class = own_options(model, options), find_model(model)
+    defaults: dict[str, Any] = {"dropout": 0.0} if "dropout" in model_class.idle else {}
+    settings = defaults | _preset(model_class, settings) | settings
+    config = model_class.Settings(**{k: v for k, v in settings.items() if k not in TRAINING})
+    check_convex(config, settings.get("optimizer", "adam"))
+    training = TrainingConfig(**{k: v for k, v in settings.items() if k in TRAINING})
     check_batch(config, training)
     return config, training
 
 
-def _preset(kind: type[Model], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of settings that ``options`` leave out, where they are not those of all models."""
+def _preset(model_class: type[Model], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The model's defaults of settings, where they differ from the general ones."""
     if options.get("preset") == "authors":
-        if not kind.authors:
+        if not model_class.authors:
             raise ConfigError(
-                f"is 'authors', but {kind.name} has no such preset; use default or paper.", "preset"
+                f"is 'authors', but {model_class.name} has no such preset; use default or paper.",
+                "preset",
             )
-        return kind.authors
-    defaults = kind.paper if takes_steps(kind, options) else kind.defaults
+        return model_class.authors
+    defaults = model_class.paper if takes_steps(model_class, options) else model_class.defaults
     if options.get("optimizer") == "lbfgs" and options.get("preset") != "paper":
         return defaults | LBFGS
     return defaults
 
 
-def takes_steps(kind: type[Model], options: Mapping[str, Any]) -> bool:
-    """Whether ``options`` ask for the paper's settings, or for steps where a model is solved.
+def takes_steps(model_class: type[Model], options: Mapping[str, Any]) -> bool:
+    """Whether ``options`` select Adam or L-BFGS for a model whose default is "path".
 
     >>> takes_steps(find_model("sgc"), {"hops": 2}), takes_steps(find_model("sgc"), {"lr": 0.1})
     (False, True)
     """
     if options.get("preset") == "paper":
         return True
-    solved = kind.defaults.get("optimizer") == "path"
-    asked = "adam" if options.keys() & OF_STEPS or options.get("standardize") else "path"
-    return solved and options.get("optimizer", asked) != "path"
+    solved = model_class.defaults.get("optimizer") == "path"
+    default = "adam" if options.keys() & OF_STEPS or options.get("standardize") else "path"
+    return solved and options.get("optimizer", default) != "path"
 
 
-def switch_note(kind: type[Model], options: Mapping[str, Any]) -> str | None:
-    """That an option selects Adam with other defaults, if nothing else asks for them.
+def switch_note(model_class: type[Model], options: Mapping[str, Any]) -> str | None:
+    """A note that an option selects Adam with other defaults, unless they are set explicitly.
 
     >>> switch_note(find_model("sgc"), {"epochs": 3, "dropout": 0.2})
     'dropout= selects Adam, with other defaults: hops 10 (not 2), bias False (not True).'
     """
-    if {"preset", "optimizer"} & options.keys() or not takes_steps(kind, options):
+    if {"preset", "optimizer"} & options.keys() or not takes_steps(model_class, options):
         return None
-    solved, steps = model_defaults(kind.name), model_defaults(kind.name, options)
+    solved, steps = model_defaults(model_class.name), model_defaults(model_class.name, options)
     names = [n for n in ("hops", "bias", "dropout") if n not in options and steps[n] != solved[n]]
     values = ", ".join(f"{name} {steps[name]} (not {solved[name]})" for name in names)
-    asked = option_name(min(options.keys() & OF_STEPS, default="standardize"))
-    return f"{asked} selects Adam, with other defaults: {values}." if names else None
+    option = option_name(min(options.keys() & OF_STEPS, default="standardize"))
+    return f"{option} selects Adam, with other defaults: {values}." if names else None
 
 
 def default_options(options: Mapping[str, Any], *, tables: bool) -> tuple[str, dict[str, Any]]:
-    """The model where none is given, and ``options`` completed for it.
+    """The default model, and ``options`` with its defaults.
 
     LGC for graphs and hop stores. Hop blocks with ``TABLE_OPTIONS`` for node and edge ``tables``,
-    where a column of the node itself and its mean over neighbours often differ. Options that are
-    given win; one that hop blocks do not have means LGC.
+    because a column of a node and its mean over neighbours often differ in meaning. Explicit
+    options take precedence; an option that hop blocks do not have selects LGC.
 
     >>> default_options({"hops": 3}, tables=False)
     ('lgc', {'hops': 3})
@@ -519,7 +517,7 @@ def default_options(options: Mapping[str, Any], *, tables: bool) -> tuple[str, d
 
 
 def check_default_options(options: Mapping[str, Any]) -> None:
-    """ConfigError if ``options`` without a model are wrong for tables and for graphs alike."""
+    """Raise ConfigError if ``options`` without a model are valid neither for tables nor graphs."""
     try:
         split_options(*default_options(options, tables=True))
     except ConfigError:
@@ -527,7 +525,7 @@ def check_default_options(options: Mapping[str, Any]) -> None:
 
 
 def check_convex(config: ModelConfig, optimizer: str) -> None:
-    """Raise ConfigError if ``optimizer`` solves convex models and this is not one."""
+    """Raise ConfigError if ``optimizer`` requires a convex model and this one is not convex."""
     solved = config.kind.defaults.get("optimizer") == "path" and not config.standardize
     if optimizer == "path" and not solved:
         reason = " with standardize" if config.standardize else ""
@@ -538,7 +536,7 @@ def check_convex(config: ModelConfig, optimizer: str) -> None:
 
 
 def check_batch(config: ModelConfig, training: TrainingConfig) -> None:
-    """Raise ConfigError if the model cannot be solved, or not be trained in steps of some nodes."""
+    """Raise ConfigError if the model does not support the optimizer or mini-batches."""
     check_convex(config, training.optimizer)
     if training.batch and (config.standardize or not config.kind.reads_rows()):
         reason = "standardize" if config.standardize else config.model

@@ -43,7 +43,7 @@ SPLIT = "split"  # of a model's training: the split it had, see split_facts
 PIECE_BYTES = 16 * 10**6  # of hop features at a time
 COPIES = 12  # of them at the same time: as read, in the model's order, and what a model makes
 MIN_ROWS = 16
-MAX_IDLE = 1 << 16  # a setting that the model does not use may be this much above its weights
+MAX_IDLE = 1 << 16  # num_features in a file may exceed the number of weights by this
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,7 +116,7 @@ class TrainedModel:
         """The task that the model was trained for."""
         task = find_task(self.training.get("task", DEFAULT_TASK))
         state = self.training.get(TASK_STATE)
-        return task if state is None else task.restored(state)
+        return task if state is None else restore(type(task), state, "task is")
 
     def calibrate_on(
         self, labels: np.ndarray, logits: np.ndarray, *, threshold: str | float, calibrate: bool
@@ -159,11 +159,11 @@ class TrainedModel:
         show how important each hop is if the features of all hops have similar sizes. With
         relations or channels, (P, k + 1): a row for each of :attr:`parts_`, with the shared c_0.
         """
-        values = np.array(self._linear("filter coefficients").shown_coefficients(self.weights))
+        values = np.array(self._linear("filter coefficients").filter_summary(self.weights))
         if not self.parts_:
             return values
-        own = values[1:].reshape(len(self.parts_), -1)
-        return np.column_stack([np.full(len(own), values[0]), own])
+        by_part = values[1:].reshape(len(self.parts_), -1)
+        return np.column_stack([np.full(len(by_part), values[0]), by_part])
 
     @property
     def filters_(self) -> dict[str, np.ndarray]:
@@ -257,7 +257,7 @@ class TrainedModel:
         alignment.check_prepared(data, self.preparation)
 
     def columns_of(self, stored: StoredHops) -> np.ndarray | None:
-        """Where a store has the model's features, see :func:`aligned_columns`; it must fit."""
+        """The columns of a store with the model's features, see :func:`aligned_columns`."""
         alignment.check_stored(stored, self.config, self.loop_weight)
         alignment.check_relations((), self.relations)
         return alignment.aligned_columns(stored, self.num_features, self.feature_names)
@@ -279,7 +279,7 @@ class TrainedModel:
         return logits if self.correct_smooth is None else self.correct_smooth.outputs(graph, logits)
 
     def refuse_correct_smooth(self, what: str) -> None:
-        """ConfigError if Correct and Smooth changes the outputs, so that there is no ``what``."""
+        """Raise ConfigError if Correct and Smooth changes the outputs, so there is no ``what``."""
         if self.correct_smooth is not None and not self.correct_smooth.idle:
             raise ConfigError(
                 f"the model is followed by Correct and Smooth, so it has no {what}; train one "
@@ -364,9 +364,9 @@ class TrainedModel:
         self, data: NodeData, coverage: float, *, by_class: bool = False
     ) -> Callable[[range, np.ndarray], np.ndarray]:
         """The function from a range of nodes of ``data`` and their logits to their sets."""
-        most, folds = self.set_quantile(coverage, by_class=by_class), self.fold_models
+        max_score, folds = self.set_quantile(coverage, by_class=by_class), self.fold_models
         if folds is None or data.stored is not None:
-            return lambda nodes, logits: self.task.sets(logits, most)
+            return lambda nodes, logits: self.task.sets(logits, max_score)
         models = (replace(self, weights=own, fold_models=None) for own in folds.weights)
         outputs = [model.logits(data) for model in models]
         sets = folds.sets(self.task, outputs, coverage, by_class=by_class)
@@ -444,7 +444,7 @@ class TrainedModel:
         -------
         plotly.graph_objects.Figure
         """
-        return pictures.confusion_figure(pictures.judged(self, data, nodes, "plot_confusion"))
+        return pictures.confusion_figure(pictures.picture_data(self, data, nodes, "plot_confusion"))
 
     def plot_reliability(self, data: NodeData, nodes: Any = "test") -> Figure:
         """Plot the reliability diagram: the accuracy in each bin of the predicted probability.
@@ -460,7 +460,9 @@ class TrainedModel:
         -------
         plotly.graph_objects.Figure
         """
-        return pictures.reliability_figure(pictures.judged(self, data, nodes, "plot_reliability"))
+        return pictures.reliability_figure(
+            pictures.picture_data(self, data, nodes, "plot_reliability")
+        )
 
     def plot_predicted(self, data: NodeData, nodes: Any = "test") -> Figure:
         """Plot predicted against true numbers.
@@ -474,7 +476,7 @@ class TrainedModel:
         -------
         plotly.graph_objects.Figure
         """
-        return pictures.predicted_figure(pictures.judged(self, data, nodes, "plot_predicted"))
+        return pictures.predicted_figure(pictures.picture_data(self, data, nodes, "plot_predicted"))
 
     def save(
         self,
@@ -605,7 +607,7 @@ def check_trained(model: Any) -> None:
 
 
 def split_facts(split: Split) -> dict[str, Any]:
-    """What identifies the split of a training: the sizes of its parts, its note and its seed.
+    """A description of a split: the sizes of its parts, its note and its seed.
 
     >>> split_facts(Split([0, 2], [1], note="mine"))
     {'train': 2, 'val': 1, 'test': 0, 'note': 'mine', 'seed': None}
@@ -624,7 +626,7 @@ def learned_nodes(split: Split) -> str:
 
 
 def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
-    """The logits of the nodes from ``first`` on; HopliteError unless they are finite."""
+    """Raise HopliteError unless the logits of the nodes from ``first`` on are finite."""
     bad = np.flatnonzero(~np.isfinite(logits).all(axis=1))
     if bad.size:
         raise HopliteError(
@@ -635,17 +637,17 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
     return logits
 
 
-def _shapes(file: ModelFile, there: Shapes) -> Shapes | None:
-    """The shapes that the weights must have; None if those that are there are far too few."""
-    own = {name: shape for name, shape in there.items() if not is_of_fold(name)}
-    held = sum(math.prod(shape) for shape in own.values())
+def _shapes(file: ModelFile, stored: Shapes) -> Shapes | None:
+    """The shapes that the weights must have; None if there are far too few weights."""
+    shapes = {name: shape for name, shape in stored.items() if not is_of_fold(name)}
+    held = sum(math.prod(shape) for shape in shapes.values())
     spreads_labels = issubclass(file.config.kind, LabelModel)
     if not spreads_labels and file.num_features > held + MAX_IDLE:
         return None
     model = build_model(file.config, file.num_features, len(file.class_names), file.relations)
     try:
-        expected = model.expected(own, 0 if file.node_index is None else file.node_index.count)
-        return expected | FoldModels.shapes(expected, there)
+        expected = model.expected(shapes, 0 if file.node_index is None else file.node_index.count)
+        return expected | FoldModels.shapes(expected, stored)
     except ConfigError:  # too large for any memory
         return None
 
@@ -669,14 +671,14 @@ def _stored_logits(
 
     merged from the sums of the pieces in double precision.
     """
-    wanted = model.hops_read
+    hops_read = model.hops_read
     columns_read = max(stored.num_features, model.num_features)
-    step = _rows_at_a_time(model, len(wanted) * columns_read, memory)
+    step = _rows_at_a_time(model, len(hops_read) * columns_read, memory)
     weights = {name: value.astype(np.float32) for name, value in weights.items()}
 
     def pieces() -> Iterator[tuple[int, np.ndarray]]:
         for start in range(0, max(stored.num_nodes, 1), step):
-            hops = stored.read(start, min(start + step, stored.num_nodes), wanted)
+            hops = stored.read(start, min(start + step, stored.num_nodes), hops_read)
             hops = hops if columns is None else alignment.in_columns(hops, columns)
             yield start, model.signal_from_hops(weights, hops)
 
@@ -692,7 +694,7 @@ def _stored_logits(
 
 
 def _rows_at_a_time(model: Any, numbers: int, memory: str | int | None) -> int:
-    """Rows of a piece; ConfigError, with the least that works, if ``memory`` is too little."""
+    """Rows per piece; ConfigError, with the minimum, if ``memory`` is not enough."""
     row_bytes = 4 * (numbers + 4 * model.num_classes)
     size, least = PIECE_BYTES, MIN_ROWS * COPIES * row_bytes
     if memory is not None:

@@ -212,9 +212,9 @@ class FeatureGate(Gate):
         inner = torch.cat([weights["gate_sum"], weights["gate_bias"].unsqueeze(0)])
         total = inner.new_zeros(hops.shape[1], self.num_classes)
         ones_column = total.new_ones(len(total), 1)
-        known = before.unbind(0)
+        before_hops = before.unbind(0)
         for i, hop in enumerate(hops):
             so_far = torch.cat([total, ones_column], dim=1)
-            gate = torch.addmm(known[max(i - 1, 0)], so_far, inner)
+            gate = torch.addmm(before_hops[max(i - 1, 0)], so_far, inner)
             total = torch.addmm(total, gate * hop, weights["theta"])
         return total

@@ -102,8 +102,8 @@ class ModuleModel(Network):
         module = self._module(whole, 0.0 if dropout is None else dropout.rate)
         module.train(dropout is not None)
         state = {
-            name: weights[name].detach().to(kind or weights[name].dtype, copy=True)
-            for name, kind in self._state.items()
+            name: weights[name].detach().to(dtype or weights[name].dtype, copy=True)
+            for name, dtype in self._state.items()
         }
         named = {EDGE_WEIGHT: whole.edge_weight} if self.weighted else {}
         seed = 0 if dropout is None else _seed_of_step(dropout)
@@ -203,14 +203,14 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
             f"{module.__qualname__} has no argument {' and '.join(missing)}; the numbers of "
             f"features and outputs are passed to its __init__ as {' and '.join(SIZES)}."
         )
-    own = {
+    declared = {
         name: _setting(name, argument)
         for name, argument in arguments.items()
         if name not in (*SIZES, DROPOUT, *NO_SETTINGS)
     }
-    own = {name: field for name, field in own.items() if field is not None}
+    declared = {name: field for name, field in declared.items() if field is not None}
     needed = [name for name, argument in arguments.items() if argument.default is Parameter.empty]
-    needed = [name for name in needed if name not in (*SIZES, DROPOUT, *own)]
+    needed = [name for name in needed if name not in (*SIZES, DROPOUT, *declared)]
     if needed:
         raise ConfigError(
             f"{module.__qualname__} needs {' and '.join(needed)}, which have no default value; "
@@ -218,12 +218,12 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
         )
     about = {"__module__": module.__module__, "__qualname__": module.__qualname__}
     inner = about | {"__qualname__": f"{module.__qualname__}.Settings"}
-    listed = [(name, type(field.default), field) for name, field in own.items()]
+    typed_fields = [(name, type(field.default), field) for name, field in declared.items()]
     settings = make_dataclass(
-        "Settings", listed, bases=(ModelConfig,), namespace=inner, frozen=True
+        "Settings", typed_fields, bases=(ModelConfig,), namespace=inner, frozen=True
     )
     settings.__module__ = module.__module__  # which make_dataclass replaces by its own
-    sizes = [name for name, kind, _ in listed if kind is int]
+    sizes = [name for name, field_type, _ in typed_fields if field_type is int]
     body = about | {
         "__doc__": module.__doc__,
         "name": _name(module),
@@ -240,9 +240,9 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
 
 def _arguments(module: type[torch.nn.Module]) -> dict[str, Parameter]:
     """The named arguments of its ``__init__``."""
-    listed = list(inspect.signature(module.__init__).parameters.values())[1:]
+    parameters = list(inspect.signature(module.__init__).parameters.values())[1:]
     named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    return {argument.name: argument for argument in listed if argument.kind in named}
+    return {argument.name: argument for argument in parameters if argument.kind in named}
 
 
 def _setting(name: str, argument: Parameter) -> Any:
@@ -268,21 +268,21 @@ def _check_text(name: str, value: Any) -> str:
 
 def _takes_weights(module: type[torch.nn.Module]) -> bool:
     """Whether its forward takes ``edge_weight``; ConfigError unless x and edge_index are enough."""
-    own = list(inspect.signature(module.forward).parameters.values())[1:]
-    listed = [
+    parameters = list(inspect.signature(module.forward).parameters.values())[1:]
+    named = [
         argument
-        for argument in own
+        for argument in parameters
         if argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD)
     ]
-    rest = [argument.name for argument in listed[2:] if argument.default is Parameter.empty]
-    placed = [argument for argument in listed[:2] if argument.kind is not Parameter.KEYWORD_ONLY]
+    rest = [argument.name for argument in named[2:] if argument.default is Parameter.empty]
+    placed = [argument for argument in named[:2] if argument.kind is not Parameter.KEYWORD_ONLY]
     if len(placed) < 2 or set(rest) - {EDGE_WEIGHT}:
-        takes = ", ".join(str(argument) for argument in own) or "nothing"
+        takes = ", ".join(str(argument) for argument in parameters) or "nothing"
         raise ConfigError(
             f"the forward of {module.__qualname__} takes {takes}; it must take x and edge_index, "
             "optionally edge_weight, and have defaults for all other arguments."
         )
-    return any(argument.name == EDGE_WEIGHT for argument in listed[2:])
+    return any(argument.name == EDGE_WEIGHT for argument in named[2:])
 
 
 def _name(module: type[torch.nn.Module]) -> str:

@@ -69,7 +69,7 @@ class NetworkObjective(GradientObjective):
         if not self.problem.scored:
             return {}
         with self._threads(self._scored_nodes), torch.no_grad():
-            logits = self.finished(self._scored.evaluate(self._forward, None)).logits
+            logits = self.finished(self._scored.evaluate(self._forward, None)).values
         return self.problem.cut(logits, everywhere=self._standardize)
 
     @property

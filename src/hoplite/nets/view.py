@@ -59,16 +59,16 @@ class HopView:
         return self._hops
 
     def hop_outputs(
-        self, weight: Tensor, dropout: Dropout | None = None, known: Tensor | None = None
+        self, weight: Tensor, dropout: Dropout | None = None, hops: Tensor | None = None
     ) -> Tensor:
-        """The products of all hop features, or of the ``known`` ones, with W."""
-        return (self._hops if known is None else known) @ weight
+        """The products of all hop features, or of the ``hops`` ones, with W."""
+        return (self._hops if hops is None else hops) @ weight
 
     def hop_output(
-        self, hop: int, weight: Tensor, dropout: Dropout | None, known: Tensor
+        self, hop: int, weight: Tensor, dropout: Dropout | None, hop_features: Tensor
     ) -> Tensor:
         """The product of one hop's features with W."""
-        return known @ weight
+        return hop_features @ weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,13 +199,13 @@ class GraphView:
         return self._propagated(weight, dropout, hops)
 
     def hop_output(
-        self, hop: int, weight: Tensor, dropout: Dropout | None, known: Tensor
+        self, hop: int, weight: Tensor, dropout: Dropout | None, hop_features: Tensor
     ) -> Tensor:
-        """p_i(M) X~ W for i = ``hop``: (rows, w); ``known`` (rows, d) is p_i(M) X~."""
+        """p_i(M) X~ W for i = ``hop``: (rows, w); ``hop_features`` (rows, d) is p_i(M) X~."""
         if hop == 0:
             return self.inputs(weight, dropout)
         if self._product_is_cheap(1, hop):
-            return known @ weight
+            return hop_features @ weight
         return self._propagated(weight, dropout, hop)[-1]
 
     def _propagated(self, weight: Tensor, dropout: Dropout | None, hops: int) -> Tensor:

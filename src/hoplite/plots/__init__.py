@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 LARGEST = 1e300  # what is larger may overflow in the next step
-MOST_ROWS = 60
+THIN_POINTS = 60  # of a curve or table
 PALETTE = ("@hlgc", "@lgc", "@sgc", "@gat", "@gcn", "@other")  # of series without a colour
 DASHES = ("solid", "dash", "dot", "dashdot")  # where there are more series than colours
 # Between those of the page's light and dark theme: read as well on a white ground as on a black
@@ -117,17 +117,17 @@ def stroke_of(index: int) -> dict[str, Any]:
 
 def finite(values: Sequence[Any] | None) -> list[float | None]:
     """Numbers that a plot can hold: anything infinite, undefined or huge becomes a gap."""
-    known = () if values is None else values
-    return [float(v) if isinstance(v, int | float) and abs(v) < LARGEST else None for v in known]
+    numbers = () if values is None else values
+    return [float(v) if isinstance(v, int | float) and abs(v) < LARGEST else None for v in numbers]
 
 
-def thin(count: int, most: int = MOST_ROWS) -> list[int]:
-    """At most about ``most`` evenly spaced indices, with the last.
+def thin(count: int, max_points: int = THIN_POINTS) -> list[int]:
+    """At most about ``max_points`` evenly spaced indices, with the last.
 
     >>> thin(3), len(thin(500))
     ([0, 1, 2], 57)
     """
-    step = max(1, math.ceil(count / most))
+    step = max(1, math.ceil(count / max_points))
     return sorted({*range(0, count, step), max(count - 1, 0)}) if count else []
 
 
@@ -145,20 +145,20 @@ def figure(drawing: Drawing, title: str, *, height: int | None = None, **options
     from plotly.graph_objects import Figure
 
     # the labels of the mouse keep Plotly's own ground, on which its own ink is readable
-    own = {key: value for key, value in drawing.layout.items() if key != "hoverlabel"}
-    for name, value in own.items():
+    look = {key: value for key, value in drawing.layout.items() if key != "hoverlabel"}
+    for name, value in look.items():
         if re.fullmatch(r"[xy]axis\d*", name):
-            own[name] = {**value, "fixedrange": False}
+            look[name] = {**value, "fixedrange": False}
     lines = textwrap.wrap(title, TITLE) or [""]
     more = LINE * (len(lines) - 1)
-    if (height := own.get("height", height)) is not None:
-        own["height"] = height + more
+    if (height := look.get("height", height)) is not None:
+        look["height"] = height + more
     text = "<br>".join(safe(line) for line in lines)
     place = {"y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 18}}
-    own |= {"dragmode": "zoom", "title": {"text": text, "font": {"size": 15}, **place}}
-    own["margin"] = {**own["margin"], "t": 56 + more}
-    own["template"] = "none"  # Plotly's default draws lines around bars, in its own colours
-    return Figure(themed(drawing.data), themed({**own, **options}))
+    look |= {"dragmode": "zoom", "title": {"text": text, "font": {"size": 15}, **place}}
+    look["margin"] = {**look["margin"], "t": 56 + more}
+    look["template"] = "none"  # Plotly's default draws lines around bars, in its own colours
+    return Figure(themed(drawing.data), themed({**look, **options}))
 
 
 def themed(value: Any, colour: bool = False) -> Any:

@@ -321,13 +321,13 @@ def reliability(series: Mapping[str, Sequence[Bin]], across: str, up: str) -> Dr
 
 def predicted(true: Sequence[float], values: Sequence[float]) -> Drawing:
     """A point per node, the predicted over the true value; right is the diagonal."""
-    shown = thin(len(true), most=MAX_POINTS)
+    indices = thin(len(true), max_points=MAX_POINTS)
     points = {
         "type": "scatter",
         "mode": "markers",
         "name": "nodes",
-        "x": [true[i] for i in shown],
-        "y": [values[i] for i in shown],
+        "x": [true[i] for i in indices],
+        "y": [values[i] for i in indices],
         "marker": {"color": "@hlgc/0.6", "size": 7},
         "hovertemplate": "predicted %{y:.4g}, true %{x:.4g}<extra></extra>",
     }

@@ -356,7 +356,7 @@ class AutoResult(Described, Scored):
         tried = [*self.candidates[:TOP], *([] if self.rival is None else [self.rival])]
         facts["tried"] = f"{plural(len(self.candidates), 'candidate')} in {self.seconds:.3g} s"
         rows = [
-            [one.family, str(one), self.monitor.shown(one.val), score.shown(one.score)]
+            [one.family, str(one), self.monitor.format(one.val), score.format(one.score)]
             for one in tried
         ]
         titles = [f"{names['val']} {metric.title}" for metric in (self.monitor, score)]
@@ -659,7 +659,7 @@ class _Choice:
         """Find the intervals of the scores, which takes long for many classes, if there is time."""
         try:
             with time_limit(self.left()):
-                result.intervals(result.judged_part)
+                result.intervals(result.reported_part)
         except OutOfTimeError:
             self.notes.append("there was no time for intervals of the scores")
 

@@ -81,10 +81,10 @@ def train_trial(graph: Any, trial: Trial, *, test: bool, check: Check) -> Finish
 
 def scores_of(run: ScoredRun, monitor: str) -> Scores:
     """The scores of a run that a search stores."""
-    figure, loss = run.judged
+    figure, loss = run.selection_scores
     return Scores(
         score=number(run.task.monitor(monitor).rank(figure)),
-        val_accuracy=number(run.judged_accuracy),
+        val_accuracy=number(run.selection_accuracy),
         val_loss=number(loss),
         best_epoch=run.best_epoch,
         epochs=run.epochs,

@@ -440,7 +440,7 @@ class SearchResult(Described, Scored):
         size = f"{plural(self.configurations, 'configuration')} x {plural(len(self.seeds), 'seed')}"
         columns = [*varied, f"validation {self.monitor.title}"]
         rows = [
-            [*(str(c.options.get(k)) for k in varied), self.monitor.shown(self.monitored(c))]
+            [*(str(c.options.get(k)) for k in varied), self.monitor.format(self.monitored(c))]
             for c in self.ranking[:TOP]
         ]
         tables = [Table(columns, rows, f"{self.graph.name}: {self.name}, best of {size}")]

@@ -227,7 +227,7 @@ def adopt_manifest(
     identity, (held, peak, limit) = data.fingerprint(), memory
     present = files.read_manifest(folder) if (folder / files.FILE).exists() else None
     entries = data.adjacency_rows.entries
-    wanted: dict[str, Any] = {
+    expected: dict[str, Any] = {
         "graph": identity.graph,
         "features": identity.features,
         "nodes": data.num_nodes,
@@ -239,13 +239,13 @@ def adopt_manifest(
     if present is None:
         reserve = cost.PLANNED_RESERVE
         making = used_memory() + sizes.least(0, reserve)  # S is made while X is still held
-        taken = max(peak, making)
-        room = cost.check_room(sizes, 1, held, limit, reserve=reserve, taken=taken)
+        peak_use = max(peak, making)
+        room = cost.check_room(sizes, 1, held, limit, reserve=reserve, peak=peak_use)
         width, rows = cost.panel_width(sizes, room, workers), cost.rows_per_block(sizes, room)
         columns = range(0, sizes.columns, width)
         panels = tuple((first, min(first + width, sizes.columns)) for first in columns)
     else:
-        for name, value in wanted.items():
+        for name, value in expected.items():
             if getattr(present, name) != value:
                 problem = f"was built with {name} {getattr(present, name)}, not {value}"
                 if name in ("graph", "features", "nodes", "columns"):
@@ -255,10 +255,10 @@ def adopt_manifest(
                 raise StoreError(f"{folder} {problem}; choose another folder.")
         panels, rows = present.panels, present.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
-        cost.check_room(sizes, widest, held, limit, taken=peak)
+        cost.check_room(sizes, widest, held, limit, peak=peak)
     try:
         manifest = files.Manifest(
-            **wanted,
+            **expected,
             name=data.name,
             entries=entries,
             longest_row=identity.longest_row,
@@ -316,7 +316,7 @@ def prepare(store: HopStore, data: GraphData, budget: int, report: Progress) -> 
 
 def _warn_about_room(blocks: files.Blocks) -> None:
     """A disk that cannot hold the store is better known before hours of work than after."""
-    places = (place for place in blocks.each() if not blocks.has(*place))
+    places = (place for place in blocks.positions() if not blocks.has(*place))
     needed = sum(blocks.file_bytes(*place) for place in places)
     free = shutil.disk_usage(blocks.data.parent).free
     if needed > free:

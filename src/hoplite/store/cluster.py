@@ -81,8 +81,8 @@ def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator
     memory : int
         Bytes that a task may take on a worker.
     """
-    kind, _, count = str(where).partition(":")
-    local = int(count) if kind == "local" and count.isdecimal() else 0
+    scheme, _, count = str(where).partition(":")
+    local = int(count) if scheme == "local" and count.isdecimal() else 0
     if not 1 <= local <= MAX_LOCAL and not ADDRESS.fullmatch(str(where)):
         raise ConfigError(
             f"is {where!r}; use tcp://HOST:PORT or tls://HOST:PORT of a running Dask "
@@ -138,7 +138,7 @@ class Cluster:
 
         ``look`` is called about twice a second meanwhile.
         """
-        return self.results([self.submit(function, *own) for own in arguments], look)
+        return self.results([self.submit(function, *args) for args in arguments], look)
 
     def results(
         self, futures: Sequence[Any], look: Callable[[], Any] = lambda: None

@@ -38,12 +38,12 @@ from hoplite.errors import plural
 from hoplite.machine import check_memory
 from hoplite.store.files import Manifest
 
-LEAST_USE, USE_STEP = 140 * 10**6, 60 * 10**6
+MIN_USE, USE_STEP = 140 * 10**6, 60 * 10**6
 RESERVE, PLANNED_RESERVE = 24 * 10**6, 56 * 10**6
 BLOCK_BYTES = 8 * 10**6  # of a block over all its panels; an update writes whole blocks
 PREPARED_ENTRY = 80  # bytes per entry while S is made
 PACKED_DEGREE = 12  # from so many entries per column on the product packs its columns
-LEAST_ENTRIES = 1 << 16  # a smaller range of S is not worth a product
+MIN_ENTRIES = 1 << 16  # a smaller range of S is not worth a product
 VECTOR = 16  # columns that share a cache line
 
 
@@ -83,12 +83,12 @@ class Sizes:
 
     @property
     def least_part(self) -> int:
-        return min(self.entries, max(self.longest_row, LEAST_ENTRIES))
+        return min(self.entries, max(self.longest_row, MIN_ENTRIES))
 
     def least(self, width: int, reserve: int) -> int:
         """The smallest number of bytes, beyond what is held already, that works."""
         panels = self.panel_bytes * width + self.part_bytes(self.least_part)
-        making = 16 * self.nodes + PREPARED_ENTRY * max(self.longest_row, LEAST_ENTRIES)
+        making = 16 * self.nodes + PREPARED_ENTRY * max(self.longest_row, MIN_ENTRIES)
         return reserve + max(panels, making, 24 * self.columns)
 
 
@@ -98,7 +98,7 @@ def planned_use(held: int) -> int:
     >>> planned_use(111_234_567), planned_use(158_000_000)
     (140000000, 200000000)
     """
-    return LEAST_USE + -(-max(0, held - LEAST_USE) // USE_STEP) * USE_STEP
+    return MIN_USE + -(-max(0, held - MIN_USE) // USE_STEP) * USE_STEP
 
 
 def rows_per_block(sizes: Sizes, room: int) -> int:
@@ -142,17 +142,17 @@ def part_entries(sizes: Sizes, width: int, room: int) -> int:
 
 def prepared_entries(room: int) -> int:
     """Entries of the adjacency from which S is made at a time."""
-    return max(LEAST_ENTRIES, room // (4 * PREPARED_ENTRY))
+    return max(MIN_ENTRIES, room // (4 * PREPARED_ENTRY))
 
 
 def check_room(
-    sizes: Sizes, width: int, held: int, memory: int, *, reserve: int = RESERVE, taken: int = 0
+    sizes: Sizes, width: int, held: int, memory: int, *, reserve: int = RESERVE, peak: int = 0
 ) -> int:
     """Bytes beyond the ``held`` ones; ConfigError with the least that works if too few.
 
-    ``taken`` is what was held at the worst moment up to now.
+    ``peak`` is what was held at the worst moment up to now.
     """
-    least = max(held + sizes.least(width, reserve), taken)
+    least = max(held + sizes.least(width, reserve), peak)
     check_memory(memory, least, held, f"this graph, with {plural(width, 'feature')} at a time,")
     return memory - held
 
@@ -190,7 +190,7 @@ def cost(
     >>> here.panels, here.passes, round(here.files / 1e9, 2), round(here.flops / 1e9)
     (1, 1, 2.6, 277)
     """
-    sizes, room = Sizes.of(nodes, entries, longest_row, columns), memory - LEAST_USE
+    sizes, room = Sizes.of(nodes, entries, longest_row, columns), memory - MIN_USE
     width = panel_width(sizes, room, workers)
     panels = -(-columns // width)
     fits = part_entries(sizes, width, room) >= sizes.entries

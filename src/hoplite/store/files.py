@@ -439,12 +439,11 @@ class Blocks:
         for block, (start, stop) in enumerate(self.manifest.row_blocks):
             self.check(hop, block, panel, out[start:stop])
 
-    def each(self) -> Iterator[tuple[int, int, int]]:
+    def positions(self) -> Iterator[tuple[int, int, int]]:
         """Hop, row block and panel of every block of the store."""
-        hops, panels = range(self.manifest.hops + 1), range(len(self.manifest.panels))
-        for hop, panel in itertools.product(hops, panels):
-            for block in range(len(self.manifest.row_blocks)):
-                yield hop, block, panel
+        counts = self.manifest.hops + 1, len(self.manifest.panels), len(self.manifest.row_blocks)
+        for hop, panel, block in itertools.product(*map(range, counts)):
+            yield hop, block, panel
 
     def _file(self, hop: int, block: int, panel: int) -> array_files.NpyRows:
         path, dtype = self.path(hop, block, panel), np.dtype(TYPES[self.dtype(hop)])

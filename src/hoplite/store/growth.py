@@ -262,8 +262,8 @@ class _Update:
             self._write_hop(hop, panel, balls[hop], changed)
             before, now = now, np.zeros_like(now)
             if hop < hops:
-                wanted = np.setdiff1d(balls[min(hop + 2, hops + 1)], balls[hop], assume_unique=True)
-                self._take(hop, panel, wanted, region, now)
+                others = np.setdiff1d(balls[min(hop + 2, hops + 1)], balls[hop], assume_unique=True)
+                self._take(hop, panel, others, region, now)
             now[places] = changed
             self._note(panel, hop)
 

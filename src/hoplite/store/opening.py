@@ -86,8 +86,8 @@ def open_extended(
     the other, see :func:`hoplite.io.extend`; of tables, old and new edges are counted as those of
     one table.
     """
-    own = {} if hasattr(source, "stored") else options
-    data = open_data(source, seed=seed, prepare=prepare, **own)
+    table_options = {} if hasattr(source, "stored") else options
+    data = open_data(source, seed=seed, prepare=prepare, **table_options)
     if data.stored is not None:
         raise ConfigError(
             f"{source} is a hop store; first add the nodes to it with "

@@ -202,10 +202,10 @@ class HopStore(NodeFiles):
         try:
             for places in np.split(order, starts[1:]) if len(index) else ():
                 block = int(index[places[0]]) // step
-                own, where = _as_slice(index[places] - block * step), _as_slice(places)
+                block_rows, where = _as_slice(index[places] - block * step), _as_slice(places)
                 for panel, (left, right) in enumerate(self.manifest.panels):
                     for values, hop in zip(out, chosen, strict=True):
-                        values[where, left:right] = self._blocks.read(hop, block, panel, own)
+                        values[where, left:right] = self._blocks.read(hop, block, panel, block_rows)
         except files.DamagedBlock:
             if files.read_manifest(self.folder).version != self.manifest.version:
                 raise StoreError(
@@ -229,7 +229,7 @@ class HopStore(NodeFiles):
         """The damages that :meth:`verify` reports."""
         # the split reads the labels
         parts = (partial(getattr, self, name) for name in ("split", "node_ids", "operator_rows"))
-        blocks = (partial(self._blocks.check, *place) for place in self._blocks.each())
+        blocks = (partial(self._blocks.check, *place) for place in self._blocks.positions())
         for check in itertools.chain[Callable[[], Any]](parts, blocks):
             try:
                 check()

@@ -33,8 +33,8 @@ def task_of(labels: np.ndarray) -> Task:
     >>> task_of(np.array([0.5, 2.0])).name
     'regression'
     """
-    kind = label_type(labels)
-    return next(task for task in TASKS.values() if task.labels is kind)
+    type_ = label_type(labels)
+    return next(task for task in TASKS.values() if task.labels is type_)
 
 
 __all__ = [

@@ -37,10 +37,10 @@ class Metric:
         """
         return title_of(self.name) + " %" * self.percent
 
-    def shown(self, value: float | None) -> str:
+    def format(self, value: float | None) -> str:
         """A value in such a column, without unit.
 
-        >>> Metric("accuracy", percent=True).shown(0.8125), Metric("r2").shown(0.8125)
+        >>> Metric("accuracy", percent=True).format(0.8125), Metric("r2").format(0.8125)
         ('81.2', '0.812')
         """
         if value is None or value != value:
@@ -75,10 +75,10 @@ def title_of(figure: str) -> str:
 LOSS = Metric("loss", larger_is_better=False)
 
 
-def restore(kind: type[Restored], state: Any, what: str) -> Restored:
-    """An object of ``kind`` from its plain values; ModelFileError if they are damaged."""
+def restore(cls: type[Restored], state: Any, what: str) -> Restored:
+    """An object of ``cls`` from its plain values; ModelFileError if they are damaged."""
     try:
-        return msgspec.convert(state, kind)
+        return msgspec.convert(state, cls)
     except msgspec.ValidationError as error:
         raise ModelFileError(
             f"the model's {what} damaged ({error}); train the model again."
@@ -148,13 +148,13 @@ class Task(ABC):
     def node_weights(
         self,
         class_weight: str | ClassWeights | None,
-        seen: np.ndarray,
+        train: np.ndarray,
         labels: np.ndarray,
         names: Sequence[str],
     ) -> np.ndarray | None:
-        """What nodes of these ``labels`` count in the loss, by ``class_weight``; None for 1.
+        """The weights in the loss of nodes with these ``labels``; None if all are 1.
 
-        (n,), or (n, m) where each output has a loss of its own; ``seen`` are the labels of the
+        (n,), or (n, m) if each output has its own loss. ``train`` are the labels of the
         training nodes.
         """
         if class_weight is None:
@@ -162,7 +162,7 @@ class Task(ABC):
         if not self.has_classes:
             raise ConfigError(f"is not available for {self.name}; leave it out.", "class_weight")
         if isinstance(class_weight, str):
-            return self.balanced_weights(seen, labels, len(names))
+            return self.balanced_weights(train, labels, len(names))
         weights, places = np.ones(len(names)), {name: c for c, name in enumerate(names)}
         for name, weight in class_weight:
             if name not in places:
@@ -174,7 +174,7 @@ class Task(ABC):
             weights[places[name]] = weight
         return self.named_weights(weights, labels)
 
-    def balanced_weights(self, seen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    def balanced_weights(self, train: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
         """:meth:`node_weights` of ``class_weight="balanced"``, if there are classes."""
         raise NotImplementedError
 
@@ -221,11 +221,11 @@ class Task(ABC):
         """
         raise NotImplementedError
 
-    def sets(self, logits: np.ndarray, most: Any) -> np.ndarray:
-        """The labels with a nonconformity of at most ``most``, if the task has sets.
+    def sets(self, logits: np.ndarray, max_score: Any) -> np.ndarray:
+        """The labels with a nonconformity of at most ``max_score``, if the task has sets.
 
-        For classes a boolean matrix (n, m), and ``most`` may be one number per class, (m,); for
-        numbers intervals (n, 2).
+        A boolean matrix (n, m) for classes, where ``max_score`` may be one number per class (m,);
+        intervals (n, 2) for numbers.
         """
         raise NotImplementedError
 
@@ -251,10 +251,6 @@ class Task(ABC):
         """The fields as plain JSON values."""
         return dataclasses.asdict(self)
 
-    def restored(self, state: Any) -> Self:
-        """The task with the fields of :meth:`state`; ModelFileError if they are damaged."""
-        return restore(type(self), state, "task is")
-
     def monitor(self, name: str = "auto") -> Metric:
         """What the setting ``monitor`` says; ConfigError if this task has no such figure."""
         if name == "auto":
@@ -274,10 +270,6 @@ class Task(ABC):
     def check_names(self, names: Sequence[str]) -> None:
         """GraphError if nothing can be learned of classes with these names."""
         return
-
-    def known(self, labels: np.ndarray) -> np.ndarray:
-        """Which nodes have a target: bool (n,)."""
-        return self.labels.is_known(labels)
 
     @abstractmethod
     def targets(self, labels: np.ndarray, outputs: int) -> np.ndarray:

@@ -75,7 +75,7 @@ class Conformal:
         n, kept = len(scores), min(len(scores), MAX_KEPT)
         ranks = -(-np.arange(1, kept + 1) * n // kept)
         by_class = (scores[labels == c] for c in range(classes))
-        parts = tuple(cls.of(own) if len(own) else None for own in by_class)
+        parts = tuple(cls.of(part) if len(part) else None for part in by_class)
         return cls(n, tuple(np.sort(scores)[ranks - 1].tolist()), parts)
 
     def quantile(self, coverage: float) -> float:
@@ -133,12 +133,12 @@ class FoldModels:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it by names, as it is saved."""
-        own = {
+        weights_by_name = {
             FOLD.format(fold, name): value
             for fold, weights in enumerate(self.weights)
             for name, value in weights.items()
         }
-        return own | {NODES: self.nodes}
+        return weights_by_name | {NODES: self.nodes}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> Self:
@@ -151,13 +151,13 @@ class FoldModels:
 
     @staticmethod
     def shapes(
-        own: Mapping[str, tuple[int, ...]], saved: Mapping[str, tuple[int, ...]]
+        weights: Mapping[str, tuple[int, ...]], saved: Mapping[str, tuple[int, ...]]
     ) -> dict[str, tuple[int, ...]]:
-        """Of :meth:`arrays`, for weights of the shapes ``own`` in a file that has ``saved``."""
+        """The shapes of :meth:`arrays`, for models with these weights and a file with ``saved``."""
         if NODES not in saved:
             return {}
-        folds = range((len(saved) - len(own) - 1) // len(own))
-        expected = {FOLD.format(fold, name): own[name] for fold in folds for name in own}
+        folds = range((len(saved) - len(weights) - 1) // len(weights))
+        expected = {FOLD.format(fold, name): weights[name] for fold in folds for name in weights}
         return expected | {NODES: (*saved[NODES][:1], 3)}
 
     def sets(

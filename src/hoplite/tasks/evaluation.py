@@ -79,12 +79,12 @@ def evaluate_classes(
     hits, support, guesses = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
     per_class = _precision_recall_f1(hits, support, guesses)
     per_class |= _areas(labels[:, None] == np.arange(m), probabilities)
-    own = probabilities[np.arange(len(labels)), labels] / probabilities.sum(axis=1, dtype=float)
+    p_true = probabilities[np.arange(len(labels)), labels] / probabilities.sum(axis=1, dtype=float)
     figures = {
         "accuracy": hits.sum() / len(labels),
         "balanced_accuracy": per_class["recall"][support > 0].mean(),
         "macro_f1": per_class["f1"][support + guesses > 0].mean(),
-        "log_loss": -np.log(np.clip(own, TINY, 1)).mean(),
+        "log_loss": -np.log(np.clip(p_true, TINY, 1)).mean(),
     }
     for name in CURVES:
         values = per_class[name]
@@ -198,13 +198,13 @@ def curve_areas(inside: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
         return np.nan, np.nan
     order = np.argsort(-scores)
     falling = scores[order]
-    taken = np.append(np.flatnonzero(falling[1:] != falling[:-1]) + 1, n)  # with score >= t
-    inside_taken = inside[order].cumsum()[taken - 1]
-    hits = np.diff(inside_taken, prepend=0)
-    others = np.diff(taken, prepend=0) - hits
-    below = (n - p) - (taken - inside_taken)
+    ends = np.append(np.flatnonzero(falling[1:] != falling[:-1]) + 1, n)  # with score >= t
+    inside_above = inside[order].cumsum()[ends - 1]
+    hits = np.diff(inside_above, prepend=0)
+    others = np.diff(ends, prepend=0) - hits
+    below = (n - p) - (ends - inside_above)
     roc = (hits * (others / 2 + below)).sum() / (p * (n - p))
-    return float(roc), float((hits * inside_taken / taken).sum() / p)
+    return float(roc), float((hits * inside_above / ends).sum() / p)
 
 
 def mean_area(name: str, inside: np.ndarray, scores: np.ndarray) -> float:
@@ -217,8 +217,8 @@ CURVES = ("roc_auc", "average_precision")
 
 def _mean_of_known(values: np.ndarray) -> float:
     """Their mean without NaN; NaN if nothing is left."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else np.nan
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if defined.size else np.nan
 
 
 def best_threshold(by: str, inside: np.ndarray, probabilities: np.ndarray) -> float:
@@ -239,8 +239,8 @@ def best_threshold(by: str, inside: np.ndarray, probabilities: np.ndarray) -> fl
         precision, recall, cuts = precision_recall_curve(inside, probabilities)
         values = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
         values = values[:-1]
-    known = np.unique(probabilities.astype(np.float64))
-    lower = np.append(0.0, known)[np.searchsorted(known, cuts.astype(np.float64))]
+    distinct = np.unique(probabilities.astype(np.float64))
+    lower = np.append(0.0, distinct)[np.searchsorted(distinct, cuts.astype(np.float64))]
     thresholds = (cuts + lower) / 2
     equal = thresholds[values >= values.max() - 1e-12]
     best = equal[np.abs(equal - 0.5).argmin()]
@@ -286,24 +286,22 @@ def best_temperature(labels: np.ndarray, logits: np.ndarray) -> float:
     return float(np.exp(log_temperature))
 
 
-def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int = BINS) -> float:
+def calibration_error(labels: np.ndarray, probabilities: np.ndarray) -> float:
     """How far the probabilities of the most probable classes are from their share of right ones.
 
         ECE = sum_b |B_b| / n |share right in B_b - mean probability in B_b|
 
-    B_b are the nodes whose largest probability lies in the b-th of ``bins`` equal parts of (0, 1].
+    B_b are the nodes whose largest probability lies in the b-th of 15 equal parts of (0, 1].
 
     >>> p = np.array([[0.8, 0.2], [0.8, 0.2], [0.4, 0.6]])
     >>> round(calibration_error(np.array([0, 1, 1]), p), 6)  # 2/3 |1/2 - 0.8| + 1/3 |1 - 0.6|
     0.333333
     """
-    filled = reliability(labels, probabilities, bins)
-    return sum(count * abs(right - sure) for sure, right, count in filled) / len(labels)
+    bins = reliability(labels, probabilities)
+    return sum(count * abs(right - sure) for sure, right, count in bins) / len(labels)
 
 
-def reliability(
-    labels: np.ndarray, probabilities: np.ndarray, bins: int = BINS
-) -> list[list[float]]:
+def reliability(labels: np.ndarray, probabilities: np.ndarray) -> list[list[float]]:
     """Of every B_b of :func:`calibration_error` that has nodes: the mean of their largest
     probabilities, the share of them that is right, and how many they are.
 
@@ -311,19 +309,19 @@ def reliability(
     >>> reliability(np.array([0, 1, 1]), p)
     [[0.6, 1.0, 1.0], [0.8, 0.5, 2.0]]
     """
-    return binned(probabilities.max(axis=1), probabilities.argmax(axis=1) == labels, bins)
+    return binned(probabilities.max(axis=1), probabilities.argmax(axis=1) == labels)
 
 
-def binned(sure: np.ndarray, right: np.ndarray, bins: int = BINS) -> list[list[float]]:
+def binned(sure: np.ndarray, right: np.ndarray) -> list[list[float]]:
     """As :func:`reliability`, of any probabilities (n,) and whether each came true (n,).
 
     >>> binned(np.array([0.1, 0.1, 0.9]), np.array([False, True, True]))
     [[0.1, 0.5, 2.0], [0.9, 1.0, 1.0]]
     """
     sure = sure.astype(np.float64)
-    place = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
-    counts = np.bincount(place, minlength=bins)
-    sums = np.bincount(place, sure, bins), np.bincount(place, right, bins)
+    place = np.clip(np.ceil(sure * BINS).astype(int) - 1, 0, BINS - 1)
+    counts = np.bincount(place, minlength=BINS)
+    sums = np.bincount(place, sure, BINS), np.bincount(place, right, BINS)
     filled = counts > 0
     means = [total[filled] / counts[filled] for total in sums]
     return np.column_stack([*means, counts[filled]]).tolist()

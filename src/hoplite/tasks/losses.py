@@ -30,24 +30,13 @@ Logits that are not finite give a loss that is not finite, without a warning; on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
-from hoplite.engine.backend import get_num_threads, native, uses_native
+from hoplite.engine.backend import get_num_threads, native, row_ranges, uses_native
 
 BLOCK_NUMBERS = 1 << 17  # logits in one block of rows
-
-
-def row_blocks(rows: int, columns: int) -> Iterator[slice]:
-    """Ranges of rows of about 2^17 numbers each.
-
-    >>> list(row_blocks(3, 1 << 16))
-    [slice(0, 2, None), slice(2, 4, None)]
-    """
-    step = max(1, BLOCK_NUMBERS // max(columns, 1))
-    return (slice(start, start + step) for start in range(0, rows, step))
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -80,12 +69,12 @@ def softmax_cross_entropy(
         return total / count
     total = 0.0
     with np.errstate(all="ignore"):
-        for block in row_blocks(*logits.shape):
+        for block in row_ranges(len(logits), logits.shape[1], BLOCK_NUMBERS):
             # Classes first: sums over few classes are sums of long rows, several times as fast.
-            chances, own = logits[block].T.copy(), targets[block]
-            at = np.arange(len(own))
+            chances, classes = logits[block].T.copy(), targets[block]
+            at = np.arange(len(classes))
             chances -= chances.max(axis=0)
-            losses = chances[own, at]
+            losses = chances[classes, at]
             np.exp(chances, out=chances)
             sums = chances.sum(axis=0)
             np.subtract(np.log(sums), losses, out=losses)
@@ -94,7 +83,7 @@ def softmax_cross_entropy(
             if gradient is not None:
                 scale = scale / logits.dtype.type(count)
                 chances *= scale / sums
-                chances[own, at] -= scale
+                chances[classes, at] -= scale
                 gradient[block] = chances.T
     return _divided(total, count)
 
@@ -109,7 +98,7 @@ def sigmoid_cross_entropy(
     """The mean over the m labels of -t log s(z) - (1 - t) log s(-z); targets are 0 and 1."""
     total, labels = 0.0, max(logits.shape[1], 1)
     with np.errstate(all="ignore"):
-        for block in row_blocks(*logits.shape):
+        for block in row_ranges(len(logits), logits.shape[1], BLOCK_NUMBERS):
             z, t = logits[block], targets[block].astype(logits.dtype)
             scale = _row_weights(weights, block, logits.dtype)
             scale = scale[:, None] if scale.ndim == 1 else scale

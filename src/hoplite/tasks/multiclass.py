@@ -82,10 +82,10 @@ class Multiclass(Task):
     def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
         names = names or ()
         self.check_names(names)
-        known = labels[labels >= 0]
-        if len(known) > 2 and np.bincount(known).max() < 2:
+        labelled = labels[labels >= 0]
+        if len(labelled) > 2 and np.bincount(labelled).max() < 2:
             raise GraphError(
-                f"all {len(known):,} labels are different, e.g. {names[int(known[0])]!r}, so "
+                f"all {len(labelled):,} labels are different, e.g. {names[int(labelled[0])]!r}, so "
                 "there is nothing to learn; choose a label column with repeated values."
             )
         return len(names)
@@ -105,11 +105,11 @@ class Multiclass(Task):
             raise GraphError(f"label {outside} is out of range; labels go from 0 to {outputs - 1}.")
         return np.array(labels, np.int64)
 
-    def balanced_weights(self, seen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    def balanced_weights(self, train: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
         """n / (m n_c) for n_c of n training nodes."""
         weights = np.ones(classes)
-        present, counts = np.unique(seen, return_counts=True)
-        weights[present] = len(seen) / (len(present) * counts)
+        present, counts = np.unique(train, return_counts=True)
+        weights[present] = len(train) / (len(present) * counts)
         return weights[labels]
 
     def named_weights(self, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -158,19 +158,19 @@ class Multiclass(Task):
         """1 - p_y, p_y the probability of the node's own class y."""
         return 1 - self.link(logits)[np.arange(len(labels)), labels].astype(np.float64)
 
-    def sets(self, logits: np.ndarray, most: Any) -> np.ndarray:
+    def sets(self, logits: np.ndarray, max_score: Any) -> np.ndarray:
         """The classes c with 1 - p_c <= most, those that are equal to it among them.
 
         >>> Multiclass().sets(np.log([[0.6, 0.3, 0.1], [0.8, 0.1, 0.1]]), 0.7).tolist()
         [[True, True, False], [True, False, False]]
         """
-        return self.link(logits) >= 1 - most - NEAR
+        return self.link(logits) >= 1 - max_score - NEAR
 
     def set_columns(self, sets: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         """``set``, the names as ``a|b``, with ``\\|`` for a | in one, and its ``set_size``."""
-        shown = np.array(set_names(names), object)
-        kinds, which = np.unique(sets, axis=0, return_inverse=True)
-        texts = np.array([JOINT.join(shown[kind]) for kind in kinds], object)
+        escaped = np.array(set_names(names), object)
+        distinct, which = np.unique(sets, axis=0, return_inverse=True)
+        texts = np.array([JOINT.join(escaped[members]) for members in distinct], object)
         return {"set": texts[which.ravel()], "set_size": sets.sum(axis=1)}
 
     @property

@@ -69,10 +69,10 @@ class Multilabel(Task):
             raise GraphError("labels contain values other than 0 and 1; remove those nodes.")
         return np.array(labels, np.int64)
 
-    def balanced_weights(self, seen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
-        counts = (seen == 1).sum(axis=0)
-        present = len(seen) / (2 * np.maximum(counts, 1))
-        absent = len(seen) / (2 * np.maximum(len(seen) - counts, 1))
+    def balanced_weights(self, train: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+        counts = (train == 1).sum(axis=0)
+        present = len(train) / (2 * np.maximum(counts, 1))
+        absent = len(train) / (2 * np.maximum(len(train) - counts, 1))
         return np.where(labels == 1, present, absent)
 
     def named_weights(self, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:

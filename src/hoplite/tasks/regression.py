@@ -113,9 +113,9 @@ class Regression(Task):
         """The distance ``|y - f(z)|``, in units of y."""
         return np.abs(labels - self.predict(logits))
 
-    def sets(self, logits: np.ndarray, most: Any) -> np.ndarray:
+    def sets(self, logits: np.ndarray, max_score: Any) -> np.ndarray:
         """f(z) - most and f(z) + most: (n, 2)."""
-        return self.link(logits) + np.array([-most, most])
+        return self.link(logits) + np.array([-max_score, max_score])
 
     def set_columns(self, sets: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         """``low`` and ``high``, the ends of the interval."""

@@ -115,10 +115,10 @@ class Certificate:
         nodes = f"{plural(self.unlabelled, 'node')} outside the split"
         if not self.outside:
             nodes = plural(self.unlabelled, "test node")
-        known = f" (true error, from their labels: {100 * (self.error or 0):.1f} %)"
+        true_error = f" (true error, from their labels: {100 * (self.error or 0):.1f} %)"
         return (
             f"with {100 * self.confidence:g} % confidence the error on the {nodes} is at most "
-            f"{100 * self.bound:.1f} %, {self.condition}{'' if self.error is None else known}"
+            f"{100 * self.bound:.1f} %, {self.condition}{'' if self.error is None else true_error}"
         )
 
 
@@ -274,9 +274,9 @@ def holdout_certificate(model: TrainedModel, graph: Graph, delta: float) -> Cert
     labels = labels_in(graph, model.class_names)
     wrong = model.predict(graph) != labels
     errors, sample = int(wrong[split.test].sum()), len(split.test)
-    most = max_errors(errors, sample, sample + len(rest), delta)
+    max_total = max_errors(errors, sample, sample + len(rest), delta)
     return Certificate(
-        bound=(most - errors) / len(rest),
+        bound=(max_total - errors) / len(rest),
         confidence=1 - delta,
         unlabelled=len(rest),
         sample=sample,
@@ -332,10 +332,10 @@ def pac_bayes_certificate(
     prior_rows, rows, rest_rows = np.split(
         np.arange(len(nodes)), np.cumsum([len(prior_nodes), len(sample)])
     )
-    classes, known = model.num_classes, labels[nodes]
-    start, penalty = _prior(features[prior_rows], known[prior_rows], classes)
+    classes, y = model.num_classes, labels[nodes]
+    start, penalty = _prior(features[prior_rows], y[prior_rows], classes)
     both = np.concatenate([prior_rows, rows])
-    centres = [start] + [_fit(features[both], known[both], start, pull * penalty) for pull in PULLS]
+    centres = [start] + [_fit(features[both], y[both], start, pull * penalty) for pull in PULLS]
     m, total, norms = len(rows), len(rows) + len(rest), np.linalg.norm(features, axis=1)
     spreads = SPREADS / math.sqrt(features.shape[1])
     slack = math.log(transductive_constant(m, total) * len(spreads) / delta)
@@ -343,14 +343,14 @@ def pac_bayes_certificate(
     for centre in centres:
         logits = features @ centre
         for spread in spreads:
-            risk = float(gibbs_errors(logits[rows], spread * norms[rows], known[rows]).mean())
+            risk = float(gibbs_errors(logits[rows], spread * norms[rows], y[rows]).mean())
             divergence = float(np.sum((centre - start) ** 2) / (2 * spread**2))
             bound = largest_risk(risk, m, total, divergence + slack)
             if bound < best.bound:
                 error = None
-                if (known[rest_rows] >= 0).all():
+                if (y[rest_rows] >= 0).all():
                     noise = spread * norms[rest_rows]
-                    error = float(gibbs_errors(logits[rest_rows], noise, known[rest_rows]).mean())
+                    error = float(gibbs_errors(logits[rest_rows], noise, y[rest_rows]).mean())
                 best = PacBayes(
                     bound, 1 - delta, len(rest), m, risk, error, outside, divergence, float(spread)
                 )
@@ -426,8 +426,8 @@ def _features(
     model: TrainedModel, graph: Graph, prior_nodes: np.ndarray, nodes: np.ndarray
 ) -> np.ndarray:
     """F at ``nodes``, columns standardised over all of them, and a column of ones."""
-    config, kind = model.config, model.config.kind
-    if not issubclass(kind, LinearModel) or model.parts_ or config.neighbour_labels:
+    config, model_class = model.config, model.config.kind
+    if not issubclass(model_class, LinearModel) or model.parts_ or config.neighbour_labels:
         raise ConfigError(
             "it requires a linear model with one operator, without relations or labels of "
             "neighbours."
@@ -437,7 +437,7 @@ def _features(
     if len(model.maps_) > 1:  # hop blocks, or a filter for each class
         features = np.concatenate([*propagation.hop_features(nodes)], axis=1)
     else:
-        filter_ = kind.constants(config)
+        filter_ = model_class.constants(config)
         if filter_ is None:
             filter_ = _learned_filter(model, graph, prior_nodes)
         features = propagation.filtered_features(filter_.astype(propagation.dtype), nodes)

@@ -265,9 +265,9 @@ class FunctionClass:
     @property
     def coefficients(self) -> type[LinearModel]:
         """The model, which knows where c_0 .. c_k come from."""
-        kind = self.config.kind
-        assert issubclass(kind, LinearModel)  # see __post_init__
-        return kind
+        model_class = self.config.kind
+        assert issubclass(model_class, LinearModel)  # see __post_init__
+        return model_class
 
     @property
     def _constants(self) -> np.ndarray | None:
@@ -356,12 +356,12 @@ class FunctionClass:
 
 def bounded_models() -> list[str]:
     """The names of the models that have bounds."""
-    return [kind.name for kind in MODELS.values() if has_bounds(kind, kind.Settings())]
+    return [model.name for model in MODELS.values() if has_bounds(model, model.Settings())]
 
 
-def has_bounds(kind: type[Model], config: ModelConfig) -> TypeGuard[type[LinearModel]]:
+def has_bounds(model: type[Model], config: ModelConfig) -> TypeGuard[type[LinearModel]]:
     """Whether the largest coefficients of such a model are known, so that its bounds are."""
-    return issubclass(kind, LinearModel) and kind.largest(1.0, config) is not None
+    return issubclass(model, LinearModel) and model.largest(1.0, config) is not None
 
 
 def _finite(value: float) -> float | None:

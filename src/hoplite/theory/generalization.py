@@ -246,8 +246,8 @@ def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
     (1.0, 7)
     """
     check_trained(model)
-    kind = model.config.kind
-    if not has_bounds(kind, model.config):
+    model_class = model.config.kind
+    if not has_bounds(model_class, model.config):
         raise ConfigError(
             f"no bound is known for {model.config.model}; use {listing(bounded_models(), 'or')}."
         )
@@ -258,7 +258,7 @@ def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
         )
     if model.config.neighbour_labels:
         raise ConfigError("has no known bound; train without it.", "neighbour_labels")
-    learned = kind.facts.learned
+    learned = model_class.facts.learned
     coefficient = float(_absolute(model.weights[learned]).max()) if learned else 1.0
     return coefficient, tuple(_absolute(model.weights["theta"]).sum(axis=0).tolist())
 

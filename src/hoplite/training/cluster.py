@@ -1,9 +1,9 @@
 """Training from a hop store on a Dask cluster: every worker sums its own rows.
 
 A step sends the filter, which is small, to the workers, and each returns the sums of its groups of
-ranges (:mod:`hoplite.training.stored`), which are added here in their order. So the bits are those
-of one process, whatever the number of workers. They keep the rows that they have read. When one is
-lost, Dask computes its :class:`Share` on another worker, which reads the rows.
+ranges (:mod:`hoplite.training.stored`), which are added here in order. So the bits are those of one
+process, for any number of workers. Workers keep the rows that they have read. If a worker is lost,
+Dask computes its :class:`Share` on another worker, which reads the rows again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hoplite.training.stored import (
     run_bytes,
 )
 
-SHARED_SECONDS = 60.0  # until then a shared folder shows on a worker what was written here
+SHARED_SECONDS = 60.0  # maximum delay until a worker sees files written here
 
 
 class ClusterRows(HopRows):
@@ -49,13 +49,13 @@ class ClusterRows(HopRows):
     Parameters
     ----------
     store : HopStore
-        In a folder that all workers see under the same path.
+        In a folder that all workers can read under the same path.
     model : LinearModel
     training : TrainingConfig
     where : str
         ``tcp://HOST:PORT`` or ``local:N``, see :func:`hoplite.store.cluster.connect`.
     memory : str or int, default "4GB"
-        Peak of this process, and of every worker.
+        Memory limit of this process and of each worker.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ClusterRows(HopRows):
         super().__init__(store, model, training, memory=memory)
         stack, budget = ExitStack(), parse_bytes(memory)
         self._cluster = stack.enter_context(connect(where, store.folder, budget))
-        self.close = weakref.finalize(self, stack.close)  # at the latest when nobody needs it
+        self.close = weakref.finalize(self, stack.close)  # also if it is never called
         rows = -(-max_rows(store, model) // self._cluster.size)
         self._memory = budget, run_bytes(store, model, training, rows)
 
@@ -111,15 +111,15 @@ class ClusterOrder(StoredOrder):
         ends = [len(shards) * i // size for i in range(size + 1)] if size else []
         self._shares: list[tuple[slice, Any]] = []  # the rows, and a future of the Share
         for first, last in itertools.pairwise(ends):
-            own = slice(ranges[shards[first].start].start, ranges[shards[last - 1].stop - 1].stop)
-            self._shares.append((own, cluster.submit(Share, *facts, first, last)))
+            part = slice(ranges[shards[first].start].start, ranges[shards[last - 1].stop - 1].stop)
+            self._shares.append((part, cluster.submit(Share, *facts, first, last)))
 
     def part(self, rows: np.ndarray) -> Order:
         return Order.part(self, rows)
 
     def _run(self, job: Job) -> Sums:
         futures = [
-            self._cluster.submit(sum_share, share, job.cut(own)) for own, share in self._shares
+            self._cluster.submit(sum_share, share, job.cut(part)) for part, share in self._shares
         ]
         results = dict(self._cluster.results(futures))
         return job.combine(itertools.chain.from_iterable(results[i] for i in range(len(futures))))
@@ -127,10 +127,10 @@ class ClusterOrder(StoredOrder):
 
 @dataclass(frozen=True)
 class Share:
-    """The groups ``first`` to ``last`` (excluded) of some rows, on the worker that has it.
+    """The groups ``first`` to ``last`` (excluded) of some rows, in the memory of a worker.
 
-    ``path`` names the rows. It is a file of their nodes if they are a part of all nodes.
-    ``memory`` and ``needed`` are bytes: the peak of the worker, and what training needs of it.
+    ``path`` identifies the rows; if these are not all nodes, it is a file with their indices.
+    ``memory`` is the memory limit of the worker in bytes, and ``needed`` what training needs of it.
     """
 
     folder: str
@@ -143,10 +143,10 @@ class Share:
     last: int
 
     def __sizeof__(self) -> int:
-        return 1 << 30  # for Dask, which is not to move it: the rows are in the worker's memory
+        return 1 << 30  # so that Dask does not move it: the rows are in the worker's memory
 
     def rows(self) -> StoredRows:
-        """The rows, as this worker knows them."""
+        """The rows, which this worker keeps between calls."""
         training = self.path.rpartition("-")[0]
         if training not in _shelves:
             _shelves.clear()
@@ -169,7 +169,7 @@ class Share:
         return np.load(self.path)
 
 
-# of a worker: what it knows of the training that it works for, and of its rows
+# on a worker: the store of the current training, and its rows by path
 _shelves: dict[str, Shelf] = {}
 _rows: dict[str, StoredRows] = {}
 

@@ -2,26 +2,27 @@
 
 resolve the settings -> weigh the nodes -> build -> train -> refit -> score
 
-A refit trains again on training and validation labels, for the epochs that validation chose. It is
-another protocol: validation nodes choose the epochs and all settings, in a first training on the
-training labels alone, and are learned from only then. So their figures are those of the first
-training, and the test nodes judge the second model.
+A refit trains again on the training and validation labels, for the number of epochs that
+validation chose. This is another protocol: a first training on the training labels alone chooses
+the epoch and all settings on the validation nodes, and only then are their labels used. The
+validation scores are those of the first training, and the test scores those of the second model.
 
-**Cross-validation** stands for validation nodes, where there are none. The N training nodes are
-dealt out to k folds. Fold f is validated by a model that was trained on the other folds, so each
-node gets outputs from a model that has not seen its label: its **out-of-fold** outputs. The epoch
-(of optimizer "path" the penalty) is the best on the mean of the folds' validation curves, and the
-final model is trained on all N nodes for so many epochs. With
+**Cross-validation** replaces validation nodes if there are none. The N training nodes are split
+into k folds. Fold f is validated by a model trained on the other folds, so each node gets outputs
+from a model that has not seen its label: its **out-of-fold** outputs. The best epoch (for optimizer
+"path" the best penalty) is chosen on the mean of the folds' validation curves, and the final model
+is trained on all N nodes up to that epoch. With
 
     d_f = loss of fold f at an epoch - loss of fold f at the best epoch
 
-a path takes the strongest penalty with mean(d) <= sd(d) / sqrt(k), the one-standard-error rule: of
-penalties that the data cannot tell apart, the simplest model.
+a path takes the strongest penalty with mean(d) <= sd(d) / sqrt(k), the one-standard-error rule: the
+simplest of the models that the data cannot distinguish.
 
-Out-of-fold outputs give the metrics, the threshold, the temperature and the scores of prediction
-sets. A model that is trained in steps is trained again for them, up to the epoch that the other
-k - 1 folds choose: at the best of many epochs by a fold's own labels, even random labels are
-predicted well. The penalties of a path are few, and all folds have the final model's.
+The metrics, the threshold, the temperature and the scores of prediction sets are computed from the
+out-of-fold outputs. A model trained with Adam or L-BFGS is trained again for them, up to the epoch
+that the other k - 1 folds choose: with many epochs, choosing the best one by a fold's own labels
+would make even random labels look predictable. A path has few penalties, so all folds use the one
+of the final model.
 """
 
 from __future__ import annotations
@@ -63,13 +64,13 @@ from hoplite.training.scoring import SCORED, ScoredRun, check_after, scored_run
 from hoplite.training.sets import NodeSet, union, weighted_sets
 from hoplite.training.stored import HopRows
 
-MIN_LABELS = 10  # below, nothing can be learned from folds
-MAX_FOLDED = 10_000  # labels that folds are made of; beyond, one of them is enough to validate
+MIN_LABELS = 10  # fewer are too few for cross-validation
+MAX_FOLDED = 10_000  # with more labels, holding out a single fold is enough
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What all runs of a training share, once it is set up.
+    """What all runs of a training share.
 
     Parameters
     ----------
@@ -78,17 +79,17 @@ class Fitted:
         With the numbers of a basis that is fitted to the data.
     model : Model
     source : Propagation, HopRows or ClusterRows
-        Where outputs come from.
+        Computes the outputs.
     task : Task
         Fitted to the labels of the training nodes.
     sets : dict of NodeSet
-        The nodes of every part with their weights.
+        The weighted nodes of each part.
     names : sequence of str
         Of the outputs.
     split : Split or None
-        The data's own, if the sets are those of it.
+        The split of the data, if the sets come from it.
     weigh : callable
-        Multiplies the weights of sets of nodes with those of their classes.
+        Multiplies the weights of nodes by the weights of their classes.
     """
 
     data: NodeData
@@ -127,23 +128,23 @@ def fit(
         A graph, or a hop store.
     config : ModelConfig
     runs : sequence of Run
-        They share all settings that decide about weights of nodes and the loss.
+        All have the same loss and class weights.
     sets : dict of NodeSet
         "train", "val" and "test", with the nodes' own weights.
     names, class_texts : sequence of str
-        Names of the outputs, and of the classes in ``class_weight`` if these are others. By default
-        those of the data, whose split has the sets.
+        Names of the outputs, and names of the classes in ``class_weight`` if they differ. By
+        default those of the data.
     memory, cluster
-        For hop stores: the peak of this process, and the address of a Dask cluster.
+        For hop stores: memory limit of this process, and address of a Dask cluster.
     record_test : bool
         Keep test curves in the history.
     score : sequence of str
-        The parts whose outputs are read at the end, "val" and "test"; nothing reads the others.
+        The parts to score at the end, of "val" and "test".
     quiet : bool
-        Warn of nothing; divergence is in the results.
+        Suppress warnings; the results say which runs diverged.
     final : bool
-        Without validation nodes: whether the model is trained on all nodes, after folds or a
-        holdout have chosen; False if only their scores matter.
+        Without validation nodes: whether to train on all nodes after cross-validation or a
+        holdout. False if only the scores are needed.
 
     Returns
     -------
@@ -193,7 +194,7 @@ def fit(
 
 
 def _check_settings(config: TrainingConfig, task: Task, *, validated: bool, stored: bool) -> None:
-    """ConfigError, before any work, if these nodes, this task or a store cannot be so trained."""
+    """Raise ConfigError, before any work, if the settings do not suit the data or the task."""
     config.check_validated(validated, "pass data with such a split")
     task.check_calibrate(config.calibrate)
     check_after(config, task, stored=stored)
@@ -216,11 +217,12 @@ def _source(
 ) -> Any:
     if data.stored is None:
         return Propagation.of(data.in_memory(), model.config)
+    memory = memory or "4GB"
     if cluster is None:
-        return HopRows(data.stored, model, training, memory=memory or "4GB")
+        return HopRows(data.stored, model, training, memory=memory)
     from hoplite.training.cluster import ClusterRows
 
-    return ClusterRows(data.stored, model, training, cluster, memory=memory or "4GB")
+    return ClusterRows(data.stored, model, training, cluster, memory=memory)
 
 
 def _refit(
@@ -229,7 +231,7 @@ def _refit(
     sets: Mapping[str, NodeSet],
     progress: Report | None,
 ) -> list[RunResult | None]:
-    """Every run with a result trained again on training and validation labels, if it is asked."""
+    """Train the runs again on training and validation labels, if ``refit`` is set."""
     refitted: list[RunResult | None] = [None] * len(results)
     chosen = [i for i, result in enumerate(results) if result.best_epoch]
     if not results[0].run.config.refit or not chosen:
@@ -264,8 +266,8 @@ def _refit_run(result: RunResult, rows: int) -> Run:
 class CrossValidated(NamedTuple):
     """The final training, with the mean curves of the folds, and the out-of-fold outputs (N, m).
 
-    And the fold of every node (N,), and the weights that made its outputs, one for each fold; none
-    if they are many, or if the folds' models have other features or read labels of neighbours.
+    ``folds`` (N,) is the fold of each node. ``weights`` are those of each fold's model; empty if
+    they are too large, or if the models have other features or use labels of neighbours.
     """
 
     result: RunResult
@@ -277,8 +279,8 @@ class CrossValidated(NamedTuple):
 def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """The fold of each node, 0 .. folds - 1: (n,).
 
-    The nodes of each class are shuffled and dealt out in turn, so every fold has its share of every
-    class. Labels that are not classes are dealt out as a single class.
+    Folds are stratified: the nodes of each class are shuffled and assigned to the folds in turn.
+    Labels that are not classes count as a single class.
 
     >>> fold_numbers(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
     [1, 0, 0, 1, 1, 0]
@@ -292,7 +294,7 @@ def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
 
 
 def _folds_of(train: NodeSet, folds: int, seed: int) -> np.ndarray:
-    """The fold of each row; the rows of a node that is repeated are all in the same one."""
+    """The fold of each row; repeated rows of a node are in the same fold."""
     _, first, rows = np.unique(train.nodes, return_index=True, return_inverse=True)
     return fold_numbers(np.asarray(train.labels)[first], folds, seed)[rows]
 
@@ -302,13 +304,13 @@ def hold_out(
 ) -> tuple[list[Run], dict[str, NodeSet]]:
     """Hold out one fold of the training nodes where cross-validation is not possible.
 
-    That is with more than 10,000 training nodes, with Correct and Smooth, whose settings need
-    outputs of all nodes at once, and with a hop store, which would be read for every fold.
+    This applies to more than 10,000 training nodes, to Correct and Smooth, whose settings need the
+    outputs of all nodes at once, and to a hop store, which would be read for every fold.
 
     Parameters
     ----------
     runs : sequence of Run
-        The seed of the first one deals out the nodes, for all runs.
+        The seed of the first one assigns nodes to folds, for all runs.
     sets : dict of NodeSet
     stored : bool
         Whether rows come from a hop store.
@@ -318,8 +320,8 @@ def hold_out(
     Returns
     -------
     runs, sets
-        Unchanged if there are validation nodes; if a fold is held out, with a "val" part, and
-        runs that refit if ``final``.
+        Unchanged if there are validation nodes. If a fold is held out, the sets have a "val" part,
+        and the runs refit if ``final``.
     """
     config, train, parts = runs[0].config, sets["train"], dict(sets)
     folds = count_folds(config, sets)
@@ -334,10 +336,7 @@ def hold_out(
 
 
 def count_folds(config: TrainingConfig, sets: Mapping[str, NodeSet]) -> int:
-    """Folds of the training nodes, 0 where validation nodes choose or the labels are too few.
-
-    Each fold has at least one node.
-    """
+    """The number of folds: 0 with validation nodes or too few labels, at most one per node."""
     count = len(np.unique(sets["train"].nodes))
     if len(sets.get("val", ())) or count < MIN_LABELS:
         return 0
@@ -353,13 +352,13 @@ def cross_validate(
     *,
     final: bool = True,
 ) -> list[CrossValidated]:
-    """Train every run on all nodes of ``train``, as its folds choose.
+    """Choose the epoch of every run by cross-validation, and train it on all nodes of ``train``.
 
     Parameters
     ----------
     shared : Fitted
     runs : sequence of Run
-        The seed of the first one deals out the nodes, for all runs.
+        The seed of the first one assigns nodes to folds, for all runs.
     train : NodeSet
         With the nodes' own weights.
     folds : int
@@ -376,7 +375,8 @@ def cross_validate(
         sets = shared.weigh({"train": train.at(~inside), "val": train.at(inside)})
         fold = Fold(inside, sets["train"], *_fitted_to(shared, train.nodes[~inside]))
         parts.append(fold)
-        trained.append(fold.train(runs, sets, task, stage(progress, number, stages)))
+        report = stage(progress, number, stages)
+        trained.append(train_runs(fold.model, fold.source, runs, sets, progress=report, task=task))
     chosen = []
     for results in zip(*trained, strict=True):
         check_monitored(results, task)
@@ -413,10 +413,10 @@ class Fold:
     inside : ndarray of bool (N,)
         The nodes of the fold.
     learned : NodeSet
-        Those of the other folds, with their weights.
+        The nodes of the other folds, with their weights.
     model : Model
     source : Propagation
-        With features that are fitted to the other folds.
+        With features fitted to the other folds.
     """
 
     inside: np.ndarray
@@ -424,16 +424,10 @@ class Fold:
     model: Any
     source: Any
 
-    def train(
-        self, runs: Sequence[Run], sets: dict[str, NodeSet], task: Task, progress: Report | None
-    ) -> list[RunResult]:
-        """The runs trained on ``sets``."""
-        return train_runs(self.model, self.source, runs, sets, progress=progress, task=task)
-
     def outputs(self, result: RunResult, epoch: int, nodes: np.ndarray, task: Task) -> np.ndarray:
-        """Of its nodes: at ``epoch`` where they were kept, otherwise by the weights of ``result``.
+        """The outputs of its nodes: those of ``epoch``, or else those of the weights of ``result``.
 
-        ``nodes`` are those of all folds.
+        ``nodes`` are the nodes of all folds.
         """
         if result.outputs:
             return result.outputs[epoch - 1]
@@ -450,7 +444,7 @@ def _at_epoch_of_others(
 ) -> list[RunResult]:
     """The runs of a fold, with the weights of the epoch that the other folds choose.
 
-    Those that have outputs of all epochs, and those without a result, stay as they are.
+    Runs that have the outputs of all epochs, or no result, are unchanged.
     """
     results, again = list(trained[number]), {}
     for i, (own, *others) in enumerate(
@@ -460,7 +454,8 @@ def _at_epoch_of_others(
         if epoch and own.best_epoch not in (0, epoch):
             again[i] = dataclasses.replace(own.run, last=epoch)
     if again:
-        repeated = fold.train([*again.values()], {"train": fold.learned}, task, progress)
+        runs, sets = [*again.values()], {"train": fold.learned}
+        repeated = train_runs(fold.model, fold.source, runs, sets, progress=progress, task=task)
         for i, result in zip(again, repeated, strict=True):
             spent = costs([results[i], result])
             results[i] = dataclasses.replace(results[i], weights=result.weights, **spent)
@@ -468,7 +463,7 @@ def _at_epoch_of_others(
 
 
 def _fold_weights(parts: Sequence[RunResult], epoch: int) -> tuple[Weights, ...]:
-    """Those of the out-of-fold outputs; none if they are too many to keep, or unknown."""
+    """The weights of the folds' models; empty if they are too large to store, or unknown."""
     if parts[0].outputs and not all(part.path for part in parts):
         return ()
     kept = tuple(part.path[epoch - 1] if part.path else part.weights for part in parts)
@@ -479,9 +474,9 @@ def _fold_weights(parts: Sequence[RunResult], epoch: int) -> tuple[Weights, ...]
 def choose_epoch(parts: Sequence[RunResult], task: Task) -> int:
     """The best epoch, from 1, on the mean of the folds' curves; 0 if a fold has no result.
 
-    Of optimizer "path" the first one that is not worse by more than a standard error. Epochs that
-    are not finite in all folds are left out, and so are folds without any finite value; it is the
-    first epoch if nothing is left of some of the folds.
+    For optimizer "path", the first one that is at most one standard error worse. Epochs that are
+    not finite in all folds are ignored, and so are folds without a finite value; if nothing is
+    left, it is the first epoch.
     """
     config = parts[0].run.config
     monitor = task.monitor(config.monitor)
@@ -499,7 +494,7 @@ def choose_epoch(parts: Sequence[RunResult], task: Task) -> int:
 
 
 def check_monitored(parts: Sequence[RunResult], task: Task) -> None:
-    """ConfigError if the monitor has no value in any fold, so that it can choose no epoch."""
+    """Raise ConfigError if the monitor is not defined in any fold, so it cannot choose an epoch."""
     name = parts[0].run.config.monitor
     if not _finite_curves(parts, task.monitor(name))[0].size and parts[0].best_epoch:
         raise ConfigError(
@@ -510,9 +505,9 @@ def check_monitored(parts: Sequence[RunResult], task: Task) -> None:
 
 
 def _finite_curves(parts: Sequence[RunResult], monitor: Metric) -> tuple[np.ndarray, np.ndarray]:
-    """The monitor's validation curves, larger is better, (folds, epochs); and these epochs, from 1.
+    """The monitor's validation curves (folds, epochs), larger is better, and the epochs, from 1.
 
-    Of the folds with a finite value, and of the epochs that are finite in all of them.
+    Only folds with a finite value, and epochs that are finite in all of these folds.
     """
     epochs = min(part.epochs for part in parts)
     curves = [part.history[f"val_{monitor.name}"][:epochs] for part in parts]
@@ -524,7 +519,7 @@ def _finite_curves(parts: Sequence[RunResult], monitor: Metric) -> tuple[np.ndar
 
 
 def _joined(run: Run, result: RunResult, parts: Sequence[RunResult], epoch: int) -> RunResult:
-    """The final training, with the folds' mean validation curves and the costs of all."""
+    """The final training, with the folds' mean validation curves and the total costs."""
     trainings = parts if result is parts[0] else [*parts, result]
     epochs = min(part.epochs for part in parts)
     curves = parts[0].history

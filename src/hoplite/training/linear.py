@@ -1,10 +1,10 @@
 """The objective of linear models: closed gradients of a NumPy engine.
 
-With G = dLoss/dH the engine gives dLoss/dTheta and dLoss/dc, and the model takes the latter to its
-own weights.
+From G = dLoss/dH the engine computes dLoss/dTheta and dLoss/dc, and the model computes the gradient
+by its own weights from dLoss/dc.
 
-The weights that step t + 1 trains on are those that epoch t validates. So without dropout one
-evaluation serves both, and under dropout both may be propagated in one pass.
+Step t + 1 trains on the weights that epoch t validates. So without dropout one evaluation serves
+both, and with dropout both may be propagated in one pass.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from hoplite.models.linear import LinearModel
 from hoplite.training.objective import GradientObjective, Measured, Problem, Signal
 from hoplite.training.stored import RangeOrder
 
-MAX_EVALUATIONS = 400  # of all penalties of a path, about
-SHARED_COLUMNS = 16  # that training and validation may have together in one pass: a cache line
+MAX_EVALUATIONS = 400  # estimate, for all penalties of a path
+SHARED_COLUMNS = 16  # of training and validation together in one pass: a cache line
 
 
 class LinearObjective(GradientObjective):
@@ -54,12 +54,12 @@ class LinearObjective(GradientObjective):
 
     @property
     def training_order(self) -> Order:
-        """What evaluates the training nodes, which are its first rows."""
+        """The order that evaluates the training nodes, which are its first rows."""
         return self._orders.train
 
     @cached_property
     def _first(self) -> Order:
-        """The same without the scored nodes behind them, where rows are kept."""
+        """The same without the scored nodes, if rows are kept."""
         order = self._orders.train
         return order if self._trains_everywhere else order.head(len(self.problem.train))
 
@@ -78,12 +78,12 @@ class LinearObjective(GradientObjective):
             if not self.problem.scored:
                 return {}
             labels = orders.labels(orders.scored_nodes)
-            return orders.cut(self.finished(self._evaluate(orders.scored, labels)).logits)
+            return orders.cut(self.finished(self._evaluate(orders.scored, labels)).values)
         labels = orders.labels(orders.together_nodes)
         if next_step is None or not self._config.drops:
             whole = self.finished(self._evaluate(orders.together, labels))
             self.ahead = whole if next_step is not None else None
-            return orders.cut(whole.logits)
+            return orders.cut(whole.values)
         dropout = self.dropout(0, next_step)
         assert isinstance(orders.together, WeightsFirst)
         assert dropout is not None
@@ -92,7 +92,7 @@ class LinearObjective(GradientObjective):
         self.ahead = self.finished(signal)
         if labels is not None:
             clean += labels.times(self.params["neighbours"])
-        return orders.cut(self.finished(signal._replace(values=clean)).logits)
+        return orders.cut(self.finished(signal._replace(values=clean)).values)
 
     def gradient_by_ranges(self) -> tuple[Measured, Weights] | None:
         order = self._orders.train
@@ -107,7 +107,7 @@ class LinearObjective(GradientObjective):
 
     @property
     def training_labels(self) -> Features | None:
-        """The labels of neighbours at the rows of a step; None if the model reads none."""
+        """The labels of neighbours at the rows of a step; None if the model uses none."""
         return self._orders.labels(self._orders.train_nodes)
 
     def _evaluate(self, order: Order, labels: Features | None) -> Signal:
@@ -117,8 +117,8 @@ class LinearObjective(GradientObjective):
         """The signal of an evaluation; ``labels`` are the labels of neighbours at its rows."""
         values = evaluation.values
         if labels is not None:
-            own = labels.times(self.params["neighbours"])
-            values[: len(own)] += own
+            by_neighbours = labels.times(self.params["neighbours"])
+            values[: len(by_neighbours)] += by_neighbours
 
         def gradient(outer: np.ndarray) -> Weights:
             by_weight = self.model.filter_gradient(self.params, evaluation.gradient(outer))
@@ -132,11 +132,11 @@ class LinearObjective(GradientObjective):
 
 
 class Orders:
-    """How the rows of one configuration are evaluated; runs that are alike share the orders.
+    """How the rows of one configuration are evaluated; runs share equal orders.
 
-    ``together`` has the training rows and then the scored ones, where one evaluation serves both;
-    otherwise ``train`` and ``scored`` have their own. With standardised outputs, or consistency on
-    all nodes, an order has all nodes, and the rows are picked afterwards.
+    ``together`` has the training rows followed by the scored rows, if one evaluation serves both;
+    otherwise there are separate orders ``train`` and ``scored``. With standardised outputs, or
+    consistency on all nodes, an order has all nodes, and the rows are selected afterwards.
     """
 
     def __init__(self, model: LinearModel, problem: Problem, config: TrainingConfig) -> None:
@@ -146,7 +146,7 @@ class Orders:
         self.everywhere = model.config.standardize
         train, scored = problem.train.nodes, [*problem.scored.values()]
         nodes = None if self.everywhere or config.consistency else train
-        self.train_nodes, self.scored_nodes = nodes, None  # those of the rows, all if None
+        self.train_nodes, self.scored_nodes = nodes, None  # None for all nodes
         self.together: Order | None = None
         self._first = 0  # the first scored row
         if self._fits_together(nodes):
@@ -161,7 +161,7 @@ class Orders:
             self.scored = self._order(nodes, learns=False)
 
     def labels(self, nodes: np.ndarray | None) -> Features | None:
-        """The labels of neighbours at some nodes, all if None; None if the model reads none."""
+        """The labels of neighbours at ``nodes`` (all if None); None if the model uses none."""
         if not self._model.config.neighbour_labels:
             return None
         whole = self._problem.source.required_neighbours()
@@ -171,7 +171,7 @@ class Orders:
         return self._problem.shared(key, partial(whole.rows, nodes))
 
     def cut(self, logits: np.ndarray) -> dict[str, np.ndarray]:
-        """The outputs of each scored part, from those of ``together`` or ``scored``."""
+        """Split the outputs of ``together`` or ``scored`` into those of each scored part."""
         return self._problem.cut(logits[self._first :], everywhere=self.everywhere)
 
     def _fits_together(self, nodes: np.ndarray | None) -> bool:
@@ -188,7 +188,7 @@ class Orders:
         return narrow and plain and self._one_map
 
     def _choice(self, nodes: np.ndarray | None, *, learns: bool) -> partial[Order]:
-        """The order that costs least, to be made."""
+        """The cheapest order, as a function that creates it."""
         source, model, constants = self._problem.source, self._model, self._constants
         if not isinstance(source, Propagation):
             return partial(source.order, model, nodes)
@@ -219,9 +219,9 @@ def plan_order(
     *,
     learns: bool = True,
 ) -> Plan:
-    """The evaluation order of steps that need the outputs of ``nodes`` (all if None).
+    """The evaluation order for the outputs of ``nodes`` (all if None) in training steps.
 
-    Or, if nothing ``learns`` there, of scoring them: one pass, in which nothing is dropped.
+    Unless it ``learns``, for scoring them: one pass without dropout.
     """
     features, theta = source.features, model.shapes().get("theta", ())
     fixed = isinstance(model, LinearModel) and model.is_fixed

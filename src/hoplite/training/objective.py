@@ -1,4 +1,4 @@
-"""What a training minimises, whatever the model: a loss and its gradient, and outputs to score."""
+"""The objective of a training run: a loss and its gradient, and outputs to score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hoplite.training.sets import NodeSet
 
 @dataclass(frozen=True)
 class Part:
-    """Nodes with the targets that their outputs should meet, and what each counts in the loss."""
+    """Nodes with their targets and their weights in the loss."""
 
     nodes: np.ndarray
     targets: np.ndarray
@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Problem:
-    """What all runs of a training share: where outputs come from, the task, and the nodes.
+    """What all runs of a training share: the source of outputs, the task, and the nodes.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Problem:
         A graph in memory, or rows of hop features in files.
     task : Task
     parts : dict
-        "train", and "val" and "test" where they are scored in every epoch.
+        "train", and "val" and "test" if they are scored in every epoch.
     """
 
     source: Any
@@ -59,7 +59,7 @@ class Problem:
 
     @classmethod
     def of(cls, source: Any, task: Task, sets: dict[str, NodeSet], outputs: int) -> Problem:
-        """Of node sets with labels, for a model with so many outputs."""
+        """Create it from sets of labelled nodes, for a model with this number of ``outputs``."""
         parts = {}
         for name, part in sets.items():
             targets = task.targets(np.asarray(part.labels), outputs)
@@ -78,23 +78,26 @@ class Problem:
         return {name: part.nodes for name, part in self.parts.items() if name != "train"}
 
     def cut(self, logits: np.ndarray, *, everywhere: bool) -> dict[str, np.ndarray]:
-        """The outputs of each scored part, from all nodes' or theirs in a row."""
+        """Split outputs into those of each scored part.
+
+        The rows are all nodes if ``everywhere``, otherwise the scored nodes, part after part.
+        """
         if everywhere:
             return {name: logits[nodes] for name, nodes in self.scored.items()}
         ends = np.cumsum([len(nodes) for nodes in self.scored.values()])
         return dict(zip(self.scored, np.split(logits, ends[:-1]), strict=True))
 
     def shared(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What runs share, made by the first that needs it."""
+        """A value shared by all runs, computed once."""
         with self._lock:
             if key not in self._shared:
-                with use_threads(0):  # all of them: other runs wait for it
+                with use_threads(0):  # all threads, because other runs wait for it
                     self._shared[key] = make()
             return self._shared[key]
 
 
 class Measured(NamedTuple):
-    """The loss of some nodes, and the sums that their metrics are made of."""
+    """The loss of some nodes, and the sums from which their metrics are computed."""
 
     loss: float
     tally: np.ndarray
@@ -104,27 +107,27 @@ class Objective(ABC):
     """The loss of one run as a function of its weights, which an optimizer changes in place."""
 
     problem: Problem
-    params: Weights  # those that are learned
-    map_weights: tuple[str, ...] = Model.map_weights  # the others are the filter's
-    learns: bool = True  # whether there are steps; if not, one epoch scores the weights as they are
+    params: Weights  # the weights that are learned
+    map_weights: tuple[str, ...] = Model.map_weights  # the others belong to the filter
+    learns: bool = True  # if not, a single epoch scores the initial weights
 
     @abstractmethod
     def gradient(self, step: int, batch: np.ndarray | None = None) -> tuple[Measured, Weights]:
         """The loss of the training nodes, or of a ``batch`` of them, and its gradient.
 
-        Weight decay is the optimizer's. ``step`` counts the steps of the training from 0 and
-        decides, with the seed, what is dropped.
+        The optimizer adds weight decay. ``step`` counts from 0; it determines, with the seed, what
+        is dropped.
         """
 
     @abstractmethod
     def outputs(self, next_step: int | None) -> dict[str, np.ndarray]:
-        """The outputs of the scored parts, (rows, m) each, at the weights as they are now.
+        """The outputs of the scored parts, (rows, m) each, for the current weights.
 
-        If ``next_step`` follows with the same weights, its outputs may be computed on the way.
+        Outputs of ``next_step``, which uses the same weights, may be computed in the same pass.
         """
 
     def weights(self) -> Weights:
-        """A copy of all that belongs to a trained model."""
+        """A copy of all weights of the trained model."""
         return {name: value.copy() for name, value in self.params.items()}
 
     def measure(self, logits: np.ndarray, part: Part) -> Measured:
@@ -135,7 +138,7 @@ class Objective(ABC):
 
 
 class LabelObjective(Objective):
-    """The labels of the training nodes, and the outputs that they give."""
+    """Scores a model that spreads the labels of the training nodes; nothing is learned."""
 
     learns = False
 
@@ -157,18 +160,11 @@ class LabelObjective(Objective):
 
 
 class Signal(NamedTuple):
-    """The signal V (rows, m) of a model, and what gives the gradient by its weights from dV."""
+    """The signal V (rows, m) of a model, or its outputs H, with a function that returns the
+    gradient by the weights from the gradient by these values."""
 
     values: np.ndarray
     gradient: Callable[[np.ndarray], Weights]
-
-
-class Output(NamedTuple):
-    """A signal with its outputs H, and what standardised them."""
-
-    signal: Signal
-    logits: np.ndarray
-    scale: Standardized | None
 
 
 class GradientObjective(Objective):
@@ -176,8 +172,8 @@ class GradientObjective(Objective):
 
         loss = mean over draws of the task's loss  (+ consistency * penalty over all nodes)
 
-    A model gives its signal V, (rows, m), and takes dV back to its weights. What is between V and
-    the loss, standardisation and the bias, is here; dLoss/db are the column sums of G = dLoss/dH.
+    A model computes its signal V, (rows, m), and the gradient by its weights from dV. This class
+    adds standardisation, the bias and the loss; dLoss/db are the column sums of G = dLoss/dH.
 
     Parameters
     ----------
@@ -185,35 +181,35 @@ class GradientObjective(Objective):
     problem : Problem
     config : TrainingConfig
     seed : int
-        Draws the first weights and, with the step, what is dropped.
+        Determines the first weights and, with the step, what is dropped.
     """
 
-    random_steps = False  # whether a step draws at random even where nothing is dropped
-    ahead: Output | None = None  # of the training nodes in the next step, if it is known
+    random_steps = False  # whether steps draw random numbers even without dropout
+    ahead: Signal | None = None  # outputs of the training nodes in the next step, if known
 
     def __init__(self, model: Model, problem: Problem, config: TrainingConfig, seed: int) -> None:
         self.problem, self._config, self._seed = problem, config, seed
         self._standardize = model.config.standardize  # mean and deviation are over all nodes
         self._trains_everywhere = self._standardize or config.consistency > 0
         train = problem.train.nodes
-        self._train_nodes = None if self._trains_everywhere else train  # those that are evaluated
+        self._train_nodes = None if self._trains_everywhere else train  # evaluated in a step
         self._train_rows = train if self._trains_everywhere else slice(len(train))
 
     @abstractmethod
     def training_signal(self, dropout: Dropout | None) -> Signal:
-        """The signal of the training nodes, or of all nodes if they are needed."""
+        """The signal of the training nodes, or of all nodes if a step needs them."""
 
     @abstractmethod
     def batch_signal(self, batch: np.ndarray) -> Signal:
         """The signal of some training nodes, by their positions."""
 
     def gradient_by_ranges(self) -> tuple[Measured, Weights] | None:
-        """Loss and gradient in one pass over ranges of training nodes; None if not so cut."""
+        """Loss and gradient in one pass over ranges of training nodes; None without ranges."""
         return None
 
     def gradient(self, step: int, batch: np.ndarray | None = None) -> tuple[Measured, Weights]:
         config, task, part, rows = self._config, self.problem.task, self.problem.train, slice(None)
-        outputs, outer, apart, results = [], None, 0.0, []
+        outputs, by_penalty, apart, results = [], None, 0.0, []
         if batch is not None:
             part, outputs = part.at(batch), [self.finished(self.batch_signal(batch))]
         elif (by_ranges := self.gradient_by_ranges()) is not None:
@@ -224,44 +220,45 @@ class GradientObjective(Objective):
         if config.consistency and batch is None:
             for draw in range(config.draws):
                 outputs.append(self.finished(self.training_signal(self.dropout(draw, step))))
-            logits = np.stack([output.logits for output in outputs])
-            apart, outer = penalty(logits, config.sharpen, config.confidence)
-            outer *= config.consistency * config.draws  # the mean divides by draws
+            logits = np.stack([output.values for output in outputs])
+            apart, by_penalty = penalty(logits, config.sharpen, config.confidence)
+            by_penalty *= config.consistency * config.draws  # the mean divides by draws
         for draw in range(1 if batch is not None else config.draws):
             if draw == len(outputs):
                 outputs.append(self.finished(self.training_signal(self.dropout(draw, step))))
             output = outputs[draw]
-            own = output.logits[rows]
-            loss, gradient = task.loss_and_gradient(own, part.targets, part.weights)
-            measured = Measured(loss, task.tally(own, part.targets))
+            train_logits = output.values[rows]
+            loss, gradient = task.loss_and_gradient(train_logits, part.targets, part.weights)
+            measured = Measured(loss, task.tally(train_logits, part.targets))
             if not isinstance(rows, slice):
-                spread = np.zeros_like(output.logits)
+                spread = np.zeros_like(output.values)
                 np.add.at(spread, rows, gradient)  # a node may be listed twice
                 gradient = spread
-            if outer is not None:
-                gradient = outer[draw] + gradient
-            by_bias = {"bias": gradient.sum(axis=0)} if self.adds_bias else {}
-            if output.scale is not None:
-                gradient = output.scale.by_signal(gradient, output.signal.values)
-            results.append((measured, output.signal.gradient(gradient) | by_bias))
+            if by_penalty is not None:
+                gradient = by_penalty[draw] + gradient
+            results.append((measured, output.gradient(gradient)))
         measured, gradients = results[0] if len(results) == 1 else _mean(results)
         return Measured(measured.loss + config.consistency * apart, measured.tally), gradients
 
-    def finished(self, signal: Signal) -> Output:
-        """The outputs of a signal."""
-        values, scale = signal.values, None
-        if self._standardize:
-            scale = Standardized.of(values)
-            values = scale.apply(values)
-        return Output(signal, values + self.params["bias"] if self.adds_bias else values, scale)
+    def finished(self, signal: Signal) -> Signal:
+        """The outputs of a signal: standardised, if the model asks for it, and with bias."""
+        scale = Standardized.of(signal.values) if self._standardize else None
+        values = signal.values if scale is None else scale.apply(signal.values)
+
+        def gradient(outer: np.ndarray) -> Weights:
+            by_bias = {"bias": outer.sum(axis=0)} if self.adds_bias else {}
+            by_signal = outer if scale is None else scale.by_signal(outer, signal.values)
+            return signal.gradient(by_signal) | by_bias
+
+        return Signal(values + self.params["bias"] if self.adds_bias else values, gradient)
 
     @property
     def adds_bias(self) -> bool:
-        """Whether there is a bias that the model itself does not add."""
+        """Whether to add a bias here, because the model itself does not."""
         return "bias" in self.params
 
     def dropout(self, draw: int, step: int) -> Dropout | None:
-        """What a draw of a step drops; None if nothing."""
+        """The dropout of a draw of a step; None if nothing is dropped."""
         config = self._config
         if not (config.drops or self.random_steps):
             return None
@@ -274,7 +271,7 @@ def _mean(draws: list[tuple[Measured, Weights]]) -> tuple[Measured, Weights]:
     count = len(draws)
     loss = sum(measured.loss for measured, _ in draws) / count
     tally = np.sum([measured.tally for measured, _ in draws], axis=0) / count
-    gradients = {name: sum(own[name] for _, own in draws) / count for name in draws[0][1]}
+    gradients = {name: sum(gradient[name] for _, gradient in draws) / count for name in draws[0][1]}
     return Measured(loss, tally), gradients  # pyright: ignore[reportReturnType]
 
 
@@ -290,7 +287,7 @@ def penalty(logits: np.ndarray, sharpen: float, confidence: float) -> tuple[floa
         P = 1/S sum_s P_s,    Q[v, c] = P[v, c]^(1/T) / sum_c' P[v, c']^(1/T)
 
     over all n nodes. Q is the mean prediction, sharpened by the temperature T (``sharpen``). It is
-    a target: no gradient goes through it. The weight w_v is 1 if max_c P[v, c] >= ``confidence``,
+    a constant target without a gradient. The weight w_v is 1 if max_c P[v, c] >= ``confidence``,
     and 0 otherwise. With T = 0, Q is the one-hot vector of the most probable class: this is
     self-training, where the predictions of confident nodes serve as labels. With T = 1 and S = 1
     the penalty is 0.
@@ -345,7 +342,7 @@ def penalty(logits: np.ndarray, sharpen: float, confidence: float) -> tuple[floa
 
 
 def _sharpened(mean: np.ndarray, largest: np.ndarray, temperature: float) -> np.ndarray:
-    """Q of the mean prediction (m, n), whose largest values are given: (m, n)."""
+    """Q from the mean prediction (m, n) and its ``largest`` values (n,): (m, n)."""
     if temperature == 1:
         return mean
     if temperature == 0:

@@ -58,11 +58,10 @@ class Adam:
         self, params: Params, config: TrainingConfig, filters: Collection[str] = ()
     ) -> None:
         self._params = params
-        factors = {name: config.filter_lr_factor if name in filters else 1.0 for name in params}
-        self._rates = {
-            name: (config.lr * factor, _decay(name, config, filters))
-            for name, factor in factors.items()
-        }
+        self._rates: dict[str, tuple[float, float]] = {}  # learning rate and decay
+        for name in params:
+            lr = config.lr * (config.filter_lr_factor if name in filters else 1.0)
+            self._rates[name] = lr, _decay(name, config, filters)
         self._mean = {name: np.zeros_like(weight, order="C") for name, weight in params.items()}
         self._square = {name: np.zeros_like(weight, order="C") for name, weight in params.items()}
         self._steps = 0
@@ -155,9 +154,8 @@ class LBFGS:
         # the estimate B: changes s and y with 1 / s'y, the oldest first, and its scale
         self._pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=history)
         self._scale = 1.0
-        self._started = False
-        self._direction = self._before = np.empty(0, self._dtype)  # d and g of the last iteration
-        self._length = 0.0  # how far it went along d
+        # the change of the weights in the last iteration, and the gradient before it
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
 
     def step(self, closure: Closure) -> None:
         """Change the weights by up to 20 iterations.
@@ -174,36 +172,37 @@ class LBFGS:
         if _largest(gradient) <= SMALL_GRADIENT:
             return
         for iteration in range(LBFGS_ITERATIONS):
-            first = not self._started
-            direction = self._next_direction(gradient)
-            # the first direction is a gradient, whose size says nothing of a good length
+            # the first direction is a gradient, whose size does not suggest a length
+            first = self._last is None
             length = min(1.0, 1.0 / float(np.abs(gradient).sum())) if first else 1.0
+            direction = self._next_direction(gradient)
             length, slope = length * self._lr, _dot(gradient, direction)
-            self._direction, self._before = direction, gradient
-            self._length = length
+            self._last = length * direction, gradient
             if slope > -SMALL_CHANGE:
                 return
             start, last_loss = self._flat(), loss
             line = _Line(partial(self._evaluate_at, closure, start, direction), direction)
             point, tried = line.search(_Point(0.0, loss, gradient, slope), length)
-            self._length, loss, gradient = point.length, point.loss, point.gradient
-            self._assign(start + point.length * direction)
+            change = point.length * direction
+            self._last = change, gradient
+            self._assign(start + change)
+            loss, gradient = point.loss, point.gradient
             evaluations += tried
             if (
                 iteration == LBFGS_ITERATIONS - 1
                 or evaluations >= MAX_EVALUATIONS
                 or _largest(gradient) <= SMALL_GRADIENT
-                or _largest(point.length * direction) <= SMALL_CHANGE
+                or _largest(change) <= SMALL_CHANGE
                 or abs(loss - last_loss) < max(SMALL_CHANGE, self._tolerance * abs(loss))
             ):
                 return
 
     def _next_direction(self, gradient: np.ndarray) -> np.ndarray:
-        """-g at first; later -B g, after the last iteration's changes were taken into B."""
-        if not self._started:
-            self._started = True
+        """-g at first; later -B g, after B is updated with the changes of the last iteration."""
+        if self._last is None:
             return -gradient
-        moved, changed = self._length * self._direction, gradient - self._before
+        moved, before = self._last
+        changed = gradient - before
         curvature = _dot(changed, moved)
         if curvature > MIN_CURVATURE:
             self._pairs.append((moved, changed, 1 / curvature))

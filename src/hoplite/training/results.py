@@ -41,7 +41,7 @@ from hoplite.models import (
 )
 from hoplite.models.pictures import (
     WORDS,
-    Judged,
+    PictureData,
     check_picture,
     confusion_figure,
     history_figure,
@@ -146,7 +146,7 @@ class TrainingResult(Described, Scored):
         monitor = self.task.monitor(self.training_config.monitor)
 
         def rank(run: ScoredRun) -> tuple[float, float]:
-            figure, loss = run.judged
+            figure, loss = run.selection_scores
             value = np.nan_to_num(monitor.rank(figure), nan=-np.inf)
             first = self.training_config.tie == "first"
             return value, 0.0 if first else -np.nan_to_num(loss, nan=np.inf)
@@ -154,7 +154,7 @@ class TrainingResult(Described, Scored):
         return max([run for run in self.runs if run.best_epoch], key=rank)
 
     @property
-    def judged_part(self) -> str:
+    def reported_part(self) -> str:
         """The part whose scores are reported first: "test", or "val" if no test node was scored."""
         return "test" if any("test" in run.outputs for run in self.runs) else "val"
 
@@ -194,10 +194,8 @@ class TrainingResult(Described, Scored):
     @property
     def held_out(self) -> int:
         """Number of training nodes that validated before the model was trained on all nodes."""
-        return 0 if self.graph.split.val.size or self.out_of_fold else self._validated
-
-    @property
-    def _validated(self) -> int:
+        if self.graph.split.val.size or self.out_of_fold:
+            return 0
         return len(self.best_run.outputs.get("val", ((),))[0])
 
     @property
@@ -277,7 +275,7 @@ class TrainingResult(Described, Scored):
             ``nodes`` says which they are; ``mean`` and ``std`` are over the runs, the others of the
             best one, whose ``seed`` it has. None if no node was scored.
         """
-        nodes = self.judged_part
+        nodes = self.reported_part
         best, baseline = self.best_run.metrics(nodes), self.baseline(nodes)
         if best is None or baseline is None:
             return None
@@ -351,7 +349,7 @@ class TrainingResult(Described, Scored):
 
     def __repr__(self) -> str:
         score = self.task.score
-        val, test = (score.shown(self._all(f"{p}_{score.name}").mean()) for p in SCORED)
+        val, test = (score.format(self._all(f"{p}_{score.name}").mean()) for p in SCORED)
         how = f", {PROTOCOL}" if self.training_config.refit else ""
         return (
             f"TrainingResult({self.model_config.model} on {self.graph.name}, "
@@ -389,17 +387,17 @@ class TrainingResult(Described, Scored):
 
     def plot_confusion(self, part: str = "test") -> Figure:
         """Plot the confusion matrix of the best model on the test (or "val") nodes."""
-        return confusion_figure(self._judged(part, "plot_confusion"))
+        return confusion_figure(self._picture_data(part, "plot_confusion"))
 
     def plot_reliability(self, part: str = "test") -> Figure:
         """Plot the reliability diagram of the best model on the test (or "val") nodes."""
-        return reliability_figure(self._judged(part, "plot_reliability"))
+        return reliability_figure(self._picture_data(part, "plot_reliability"))
 
     def plot_predicted(self, part: str = "test") -> Figure:
         """Plot predicted against true numbers of the test (or "val") nodes."""
-        return predicted_figure(self._judged(part, "plot_predicted"))
+        return predicted_figure(self._picture_data(part, "plot_predicted"))
 
-    def _judged(self, part: str, picture: str) -> Judged:
+    def _picture_data(self, part: str, picture: str) -> PictureData:
         """What a ``picture`` shows of ``part``."""
         check_picture(self.task, picture)
         run = self.best_run
@@ -410,7 +408,7 @@ class TrainingResult(Described, Scored):
             )
         who = f"{len(run.outputs[part][0]):,} {WORDS.get(part, part)} nodes"
         names, figures = self.model.class_names, run.evaluate(part)
-        return Judged(run.task, *run.outputs[part], names, who, figures)
+        return PictureData(run.task, *run.outputs[part], names, who, figures)
 
     @property
     def ms_per_epoch(self) -> float:
@@ -458,7 +456,7 @@ class TrainingResult(Described, Scored):
             "held_out": self.held_out,
             "candidates": {name: number(loss) for name, loss in self.candidates.items()},
             "graph_gain": None if self.graph_gain is None else self.graph_gain.summary(),
-            "intervals": self.intervals(self.judged_part),
+            "intervals": self.intervals(self.reported_part),
             "unvalidated": self.unvalidated(),
             "diverged": sum(run.diverged for run in self.runs),
             "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
@@ -609,7 +607,7 @@ def train(
     >>> result.test_accuracy > 0.6
     True
     """
-    opened, known = open_data(graph, task=task), {*MODELS}
+    opened, registered = open_data(graph, task=task), {*MODELS}
     warn_of_float_classes(opened.labels, task)
     data, name, complete = with_default_model(opened, model, options)
     _, config = _resolve(data, name, complete)
@@ -627,20 +625,20 @@ def train(
     compares = not options and data.stored is None
     if is_tables(opened):
         compares = config.optimizer == "path" and "hops" not in options
-    with forget_on_failure(known), watched(progress, training_bar, title) as report:
+    with forget_on_failure(registered), watched(progress, training_bar, title) as report:
         defaults = _Defaults(opened, data, complete, sets, seed_list[0], report)
         if model is None and compares:
             name, complete = defaults.chosen(name)
         model_config, config = _resolve(data, name, complete)
-        learned = _task_of(data).with_loss(config.loss)
-        outputs = learned.outputs(data.labels, data.class_names)
-        learned = learned.fitted(sets["train"].labels, outputs)
+        target = _task_of(data).with_loss(config.loss)
+        outputs = target.outputs(data.labels, data.class_names)
+        target = target.fitted(sets["train"].labels, outputs)
         runs = fit(
             data,
             model_config,
             [Run(config, seed) for seed in seed_list],
             sets,
-            learned,
+            target,
             memory=memory,
             cluster=cluster,
             record_test=record_test,
@@ -653,7 +651,7 @@ def train(
         str(candidate): math.inf if candidate.val is None else candidate.val
         for candidate, _ in defaults.tried
     }
-    result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses, gain)
+    result = TrainingResult(data, runs[0].model.config, config, tuple(runs), target, losses, gain)
     log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
     if shortfall is not None:
@@ -690,13 +688,9 @@ class _Defaults:
         Beyond 10,000 training nodes of tables the features alone are judged, with and without the
         labels of neighbours, which is much cheaper.
         """
-        listed = [
-            candidate
-            for candidate in default_candidates(self._data, self._options)
-            if candidate.default
-        ]
-        plain = [candidate for candidate in listed if not candidate.options.get("neighbour_labels")]
-        reads_labels = len(plain) < len(listed)
+        candidates = [c for c in default_candidates(self._data, self._options) if c.default]
+        plain = [c for c in candidates if not c.options.get("neighbour_labels")]
+        reads_labels = len(plain) < len(candidates)
         cheap = self._tables and self._many
         if cheap:
             plain = [dataclasses.replace(plain[0], options=self._options | {"hops": 0})]
@@ -717,12 +711,14 @@ class _Defaults:
 
     def _try(self, candidate: Candidate) -> None:
         data = self._opened if self._many and self._tables else self._data
-        seen = data.in_memory().with_split(Split(self._sets["train"].nodes))
-        comparison = Comparison(seen, class_weight=self._options.get("class_weight"))
-        train = partial(self._judged, data, candidate.model, candidate.options)
+        graph = data.in_memory().with_split(Split(self._sets["train"].nodes))
+        comparison = Comparison(graph, class_weight=self._options.get("class_weight"))
+        train = partial(self._validated_run, data, candidate.model, candidate.options)
         self.tried.append(comparison.attempt(candidate, train))
 
-    def _judged(self, data: NodeData, model: str | type, options: dict[str, Any]) -> ScoredRun:
+    def _validated_run(
+        self, data: NodeData, model: str | type, options: dict[str, Any]
+    ) -> ScoredRun:
         """One run as folds, a holdout or the validation nodes judge it; nothing more is trained."""
         model_config, config = _resolve(data, model, options)
         config = dataclasses.replace(config, refit=False)
@@ -742,22 +738,22 @@ class _Defaults:
 
     def graph_gain(self, run: ScoredRun, config: TrainingConfig) -> GraphGain | None:
         """What the graph adds to the features of tables: in the best run that uses it, if any."""
-        known = [
+        results = [
             (candidate, scored)
             for candidate, scored in self.tried
             if candidate.ranks and scored is not None
         ]
         if not run.model.config.reads_neighbours and not self._many:
-            joined = [pair for pair in known if pair[0].hops]
+            joined = [pair for pair in results if pair[0].hops]
             run = max(joined, key=lambda pair: pair[0].rank)[1] if joined else run
         if not self._tables or not run.model.config.reads_neighbours or "val" not in run.outputs:
             return None
-        alone = [scored for candidate, scored in known if self._many and not candidate.hops]
+        alone = [scored for candidate, scored in results if self._many and not candidate.hops]
         options = {"hops": 0, "class_weight": config.class_weight, "loss": config.loss}
         features = (
             alone[0]
             if alone
-            else self._judged(without_log_degree(self._opened), HopBlocks, options)
+            else self._validated_run(without_log_degree(self._opened), HopBlocks, options)
         )
         return GraphGain.of(features, run)
 
@@ -779,16 +775,16 @@ def _resolve(
     """The settings of a training on ``data``; those of a hop store are its own by default."""
     store = data.stored
     if store is not None:
-        own = find_model(model).settings()
-        known = {name: getattr(store, name) for name in {"hops", "operator", "basis"} & own}
-        options = known | ({"dropout": 0.0} if "dropout" in own else {}) | options
+        names = find_model(model).settings()
+        stored = {name: getattr(store, name) for name in {"hops", "operator", "basis"} & names}
+        options = stored | ({"dropout": 0.0} if "dropout" in names else {}) | options
     return split_options(model, options)
 
 
 def _task_of(data: NodeData) -> Task:
     """The task of the data's labels; GraphError if there is nothing to learn from."""
     task = task_of(data.labels)
-    if not task.known(data.labels).any():
+    if not task.labels.is_known(data.labels).any():
         if data.preparation is None:
             raise GraphError("the graph has no labels; pass labels=... or graph.with_labels(...).")
         reason = f": {data.split.note}" if data.split.note else ""

@@ -1,7 +1,7 @@
-"""The one training loop: a run is one training on one thread, and many runs are many threads.
+"""The training loop: one run is one training on one thread, and several runs use several threads.
 
-No run sees another: masks depend on (seed, step) alone and what runs share is constant, so a run
-gives the same bits alone or among others, with any number of threads.
+Runs are independent: masks depend on (seed, step) alone, and shared data is constant. So a run
+gives the same bits alone or with others, for any number of threads.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _limit: ContextVar[tuple[float, bool]] = ContextVar("limit", default=(math.inf, 
 
 @contextlib.contextmanager
 def time_limit(seconds: float, *, keep_best: bool = False) -> Iterator[None]:
-    """Trainings within the block end after ``seconds``, with an OutOfTimeError.
+    """End trainings within the block after ``seconds``, with an OutOfTimeError.
 
-    The time is checked in every step, and in every evaluation of L-BFGS. With ``keep_best`` a run
-    that has finished an epoch, or a penalty, ends with the best one so far instead. A block within
-    another ends no later than that.
+    The time is checked in every step, and in every evaluation of L-BFGS. With ``keep_best``, a run
+    that has finished an epoch (or a penalty) ends with the best one so far instead. A nested block
+    ends no later than the outer one.
     """
     token = _limit.set((min(time.monotonic() + seconds, _limit.get()[0]), keep_best))
     try:
@@ -66,7 +66,7 @@ def time_limit(seconds: float, *, keep_best: bool = False) -> Iterator[None]:
 
 
 def check_time() -> None:
-    """OutOfTimeError if the time of the surrounding :func:`time_limit` is over."""
+    """Raise OutOfTimeError if the surrounding :func:`time_limit` is exceeded."""
     if time.monotonic() > _limit.get()[0]:
         raise OutOfTimeError("the time limit was reached.")
 
@@ -87,11 +87,11 @@ class Run:
     seed : int
         Seed of the initial weights and of dropout.
     last : int, optional
-        The epoch to end with, if it is known.
+        The last epoch, if it is known in advance.
     start : dict of ndarray, optional
         For the optimizer "path": solve only for the last penalty, from these weights.
     rows : int, optional
-        Number of training nodes of the run whose penalties are used, if it is another run.
+        Number of training nodes of the run that chose the penalty, if it is another run.
 
     Examples
     --------
@@ -107,9 +107,9 @@ class Run:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for runs with equal results: an optimum does not depend on the seed."""
-        own = (self.config, self.last, id(self.start))
-        return own if self.config.optimizer == "path" else (id(self),)
+        """Runs with equal keys have equal results: an optimum does not depend on the seed."""
+        settings = (self.config, self.last, id(self.start))
+        return settings if self.config.optimizer == "path" else (id(self),)
 
     def with_config(self, **settings: Any) -> Run:
         """The same with other ``settings``."""
@@ -117,13 +117,13 @@ class Run:
 
     @property
     def epochs(self) -> int:
-        """Maximum number of epochs; for "path" of penalties, which is 1 if the run has a start."""
+        """Maximum number of epochs; for "path", the number of penalties (1 with a start)."""
         if self.config.optimizer != "path":
             return self.config.epochs
         return 1 if self.start is not None else min(self.config.epochs, PENALTIES)
 
     def patience(self, rows: int) -> int:
-        """Epochs without a better one after which it stops, with so many training nodes."""
+        """Epochs without improvement before the run stops; ``rows`` counts training nodes."""
         patience = self.config.patience
         return min(patience, path_patience(rows)) if self.config.optimizer == "path" else patience
 
@@ -133,8 +133,8 @@ class RunResult:
     """The result of one run: the weights of its best epoch, and its curves.
 
     A run that ``diverged`` was stopped because a loss or a weight became infinite or NaN. Its best
-    epoch is one before that. If there is none, ``best_epoch`` is 0, the weights are the initial
-    ones and the run has no score.
+    epoch is an earlier one. If there is none, ``best_epoch`` is 0, the weights are the initial ones
+    and the run has no score.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class RunResult:
 
 
 def costs(trainings: Sequence[RunResult]) -> dict[str, Any]:
-    """The seconds and the epochs of all ``trainings``."""
+    """The total seconds and epochs of all ``trainings``."""
     return {
         name: sum(getattr(result, name) for result in trainings)
         for name in ("seconds", "trained_epochs")
@@ -184,7 +184,7 @@ def at_best(history: dict[str, np.ndarray], curve: str, best_epoch: int) -> floa
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far several runs are, for progress bars."""
+    """The progress of several runs."""
 
     done: int  # epochs of all runs that are finished or were saved by early stopping
     total: int
@@ -198,7 +198,7 @@ Report = Callable[[TrainingProgress], None]
 
 
 def stage(progress: Report | None, index: int, count: int) -> Report | None:
-    """``progress`` of the whole, for the training ``index``, from 0, of ``count``."""
+    """The progress of training ``index`` of ``count``, as a part of the overall ``progress``."""
     if progress is None:
         return None
     report = progress
@@ -211,7 +211,7 @@ def stage(progress: Report | None, index: int, count: int) -> Report | None:
 
 
 class _State:
-    """One run while it is trained: its curves, its best epoch, and whether to go on."""
+    """The state of a run in training: its curves, its best epoch, and whether to continue."""
 
     def __init__(self, run: Run, objective: Objective, problem: Problem) -> None:
         task = problem.task
@@ -255,7 +255,7 @@ class _State:
             self.curves[self.monitored].append(value)
 
     def skip_outputs(self, epoch: int) -> None:
-        """Add an epoch that is not validated; it diverged if its loss is not finite."""
+        """Add an epoch without validation; the run diverged if its loss is not finite."""
         for name, values in self.curves.items():
             if not name.startswith("train_"):
                 values.append(math.nan)
@@ -263,14 +263,14 @@ class _State:
         self.running = not self.diverged
 
     def choose(self, epoch: int, epochs: int) -> None:
-        """Keep the weights if the epoch is the best so far, and decide whether to go on."""
+        """Keep the weights if the epoch is the best so far, and decide whether to continue."""
         config, curves = self.run.config, self.curves
         self.epochs = epoch + 1
         rank, loss = float(epoch), 0.0  # without validation nodes the last epoch counts
         if self.validated:
             rank = float(self.monitor.rank(curves[self.monitored][-1]))
             loss = curves["val_loss"][-1]
-            rank = LOWEST if math.isnan(rank) else rank  # what means nothing is equal everywhere
+            rank = LOWEST if math.isnan(rank) else rank  # undefined values are all equal
         self.diverged = not (
             math.isfinite(curves["train_loss"][-1] + loss)
             and all(np.isfinite(values).all() for values in self.objective.params.values())
@@ -286,7 +286,7 @@ class _State:
         self.running = not self.diverged and patient and epoch + 1 < last
 
     def result(self, seconds: float) -> RunResult:
-        """What the run gave."""
+        """The result of the run."""
         history = {name: np.array(values) for name, values in self.curves.items()}
         return RunResult(
             self.run, self.best, self.best_epoch + 1, self.epochs, self.diverged, history, seconds,
@@ -308,7 +308,7 @@ def train_run(
     state = _State(run, objective_of(model, problem, run), problem)
     states.append(state)
     check_time()
-    started = time.perf_counter()  # the set-up, which runs share, is not theirs
+    started = time.perf_counter()  # without the set-up, which runs share
     objective = state.objective
     config, filters = run.config, objective.params.keys() - set(objective.map_weights)
     adam = Adam(objective.params, config, filters) if config.optimizer == "adam" else None
@@ -342,7 +342,7 @@ def train_run(
                     steps += 1
         except OutOfTimeError:
             if not state.validated or state.best_epoch < 0 or not keeps_best():
-                raise  # without validation nodes a few epochs are no result
+                raise  # without validation, a few epochs are not a result
             break
         if solver is not None:
             state.record("train", evaluated[-1 if config.optimizer == "path" else 0])
@@ -363,7 +363,7 @@ def train_run(
 
 
 def objective_of(model: Any, problem: Problem, run: Run) -> Objective:
-    """What a run minimises; models of other families bring an objective of their own."""
+    """The objective that a run minimises; other types of models provide their own."""
     if isinstance(model, LinearModel):
         return LinearObjective(model, problem, run.config, run.seed)
     if isinstance(model, LabelModel):
@@ -372,12 +372,12 @@ def objective_of(model: Any, problem: Problem, run: Run) -> Objective:
 
 
 def with_neighbours(model: Model, source: Any, train: NodeSet, task: Task) -> Any:
-    """``source`` with the labels of neighbours in ``train``, if the model reads them."""
+    """``source`` with the labels of neighbours in ``train``, if the model uses them."""
     if not model.config.neighbour_labels:
         return source
-    known, outputs = train.counted().distinct(), model.num_classes
-    targets = task.targets(known.labels, outputs)
-    columns = neighbour_columns(source.adjacency, known.nodes, targets, outputs, source.dtype)
+    labelled, outputs = train.counted().distinct(), model.num_classes
+    targets = task.targets(labelled.labels, outputs)
+    columns = neighbour_columns(source.adjacency, labelled.nodes, targets, outputs, source.dtype)
     return source.with_neighbours(columns)
 
 
@@ -401,8 +401,8 @@ def train_runs(
     runs : sequence of Run
         Settings and seeds; one run is trained per thread.
     sets : dict of NodeSet
-        "train"; "val", on which training stops early and chooses the best epoch (without it, the
-        last epoch is kept); "test" only to record its curves, which influence nothing.
+        "train"; "val" for early stopping and the best epoch (without it, the last epoch is kept);
+        "test" only to record its curves, which influence nothing.
     progress : callable, optional
         Called with a :class:`TrainingProgress`.
     task : str or Task
@@ -449,7 +449,7 @@ def train_runs(
     problem = Problem.of(source, task, sets, model.num_classes)
     states: list[_State] = []
     stop, most = threading.Event(), max(run.epochs for run in runs)
-    asked, runs = runs, list({run.key: run for run in reversed(runs)}.values())[::-1]
+    requested, runs = runs, list({run.key: run for run in reversed(runs)}.values())[::-1]
     train = partial(train_run, model, problem, states, stop)
 
     def report() -> None:
@@ -465,7 +465,7 @@ def train_runs(
             results = [train(run, report) for run in runs]
     _warn_of_divergence(results)
     by_key = {run.key: result for run, result in zip(runs, results, strict=True)}
-    return [replace(by_key[run.key], run=run) for run in asked]
+    return [replace(by_key[run.key], run=run) for run in requested]
 
 
 def in_threads(
@@ -474,9 +474,9 @@ def in_threads(
     watch: Callable[[], None],
     stop: threading.Event,
 ) -> list[Result]:
-    """What the jobs return, so many at a time, which share the engine's threads.
+    """Run the jobs on ``threads`` threads, which share the engine's threads.
 
-    This thread calls ``watch`` now and then; an error sets ``stop``, and drops jobs that wait.
+    This thread calls ``watch`` regularly. An error sets ``stop`` and cancels waiting jobs.
     """
     with ThreadPoolExecutor(threads, thread_name_prefix="hoplite-run") as pool:
         try:
@@ -491,7 +491,7 @@ def in_threads(
 
 
 def wait_for(futures: Iterable[Future[Any]], watch: Callable[[], None]) -> None:
-    """Wait for all, and call ``watch`` now and then; an error of one is raised at once."""
+    """Wait for all futures and call ``watch`` regularly; the first error is raised at once."""
     waiting = set(futures)
     while waiting:
         done, waiting = wait(waiting, POLL_SECONDS)
@@ -501,9 +501,9 @@ def wait_for(futures: Iterable[Future[Any]], watch: Callable[[], None]) -> None:
 
 
 def _runs_that_fit(model: Model, problem: Problem, runs: Sequence[Run]) -> int:
-    """How many runs may train at a time: those that fit in a quarter of the free memory.
+    """How many runs fit in a quarter of the free memory at a time.
 
-    Files are read by one run at a time, which shares the engine's threads.
+    One if the rows come from files; the run then uses all threads of the engine.
     """
     if not isinstance(problem.source, Propagation):
         return 1
@@ -517,16 +517,16 @@ def _runs_that_fit(model: Model, problem: Problem, runs: Sequence[Run]) -> int:
 def _progress(states: Sequence[_State], runs: int, epochs: int) -> TrainingProgress:
     states = list(states)
     done = sum(state.epochs if state.running else epochs for state in states)
-    known = [float(s.monitor.rank(s.best_rank)) for s in states if s.best_epoch >= 0]
+    best = [float(s.monitor.rank(s.best_rank)) for s in states if s.best_epoch >= 0]
     validated = bool(states) and states[0].validated
-    value = float(np.mean(known)) if validated and known else math.nan
+    value = float(np.mean(best)) if validated and best else math.nan
     running = runs - sum(not state.running for state in states)
     farthest = max((state.epochs for state in states), default=0)
     return TrainingProgress(done, runs * epochs, farthest, epochs, running, value)
 
 
 def _warn_of_divergence(results: Sequence[RunResult]) -> None:
-    """HopliteWarning if runs stopped because a loss or a weight was no longer finite."""
+    """Warn about runs that stopped because a loss or a weight was no longer finite."""
     by_epoch: dict[int, list[int]] = {}
     for result in results:
         if result.diverged:
@@ -541,7 +541,7 @@ def _warn_of_divergence(results: Sequence[RunResult]) -> None:
 
 
 def require_result(results: Sequence[RunResult]) -> None:
-    """HopliteError if every run diverged before it had a finite result."""
+    """Raise HopliteError if every run diverged in its first epoch."""
     if not any(result.best_epoch for result in results):
         count = "the run" if len(results) == 1 else f"all {len(results)} runs"
         raise HopliteError(

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from hoplite.training.fit import CrossValidated, Fitted
 
 SCORED = ("val", "test")
-MIN_POSITIVE = 5  # labels of the rarer class that a threshold is chosen by
+MIN_POSITIVE = 5  # labels of the rarer class, to choose a threshold
 PROTOCOL = "refit on training and validation labels"
 
 
 class Scored(ABC):
-    """A result with one score for the validation nodes and one for the test nodes."""
+    """A result with a validation score and a test score."""
 
     @abstractmethod
     def _scored(self, part: str) -> tuple[Task, float]:
@@ -80,29 +80,29 @@ class Scored(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScoredRun(Scored):
-    """The trained model of one seed with its scores; the test nodes were read once, at the end.
+    """The trained model of one seed with its scores; the test nodes were scored once, at the end.
 
     Attributes
     ----------
     scores : dict
-        The task's metrics on the validation nodes, at the best epoch, and on the test nodes, such
-        as ``val_accuracy`` and ``test_accuracy``.
+        The task's metrics on the validation nodes at the best epoch, and on the test nodes, e.g.
+        ``val_accuracy`` and ``test_accuracy``.
     diverged : bool
-        Whether a loss or a weight became infinite or NaN. The model is then the best one before
-        that; if there is none, ``best_epoch`` is 0 and the scores are NaN.
+        Whether a loss or a weight became infinite or NaN. The model is then the best earlier one;
+        if there is none, ``best_epoch`` is 0 and the scores are NaN.
     seconds, trained_epochs : float, int
         Total of all trainings, including folds and a refit.
     outputs : dict
-        Labels and outputs of the validation and test nodes, if all are finite.
-    judged : tuple of float
-        The ``monitor`` on the validation nodes, and their loss, by which runs are compared.
-    judged_accuracy : float
+        Labels and outputs of the validation and test nodes, if all outputs are finite.
+    selection_scores : tuple of float
+        The ``monitor`` and the loss on the validation nodes, by which runs are compared.
+    selection_accuracy : float
         Accuracy on the validation nodes, before a threshold.
     out_of_fold : bool
-        Whether the outputs of "val" are those of training nodes, from cross-validation.
+        Whether the outputs of "val" are out-of-fold outputs of training nodes.
     predicted : ndarray of int (N,), optional
-        Their classes, if a threshold was tuned: those of a fold by the threshold that the other
-        folds choose, as the best one for a node's own label predicts even random labels well.
+        Their classes if a threshold was tuned: a fold uses the threshold that the other folds
+        choose, because one chosen on the same labels would even predict random labels well.
     """
 
     seed: int
@@ -116,23 +116,23 @@ class ScoredRun(Scored):
     history: dict[str, np.ndarray]
     task: Task
     outputs: dict[str, tuple[np.ndarray, np.ndarray]]
-    judged: tuple[float, float]
-    judged_accuracy: float
+    selection_scores: tuple[float, float]
+    selection_accuracy: float
     out_of_fold: bool = False
     predicted: np.ndarray | None = None
 
     @cached_property
     def val_metrics(self) -> Evaluation | None:
-        """All figures of the validation nodes; None if there are none, or no result."""
+        """All metrics of the validation nodes; None without such nodes or without a result."""
         return self.evaluate("val") if "val" in self.outputs else None
 
     @cached_property
     def test_metrics(self) -> Evaluation | None:
-        """All figures of the test nodes; None if there are none, or no result."""
+        """All metrics of the test nodes; None without such nodes or without a result."""
         return self.evaluate("test") if "test" in self.outputs else None
 
     def metrics(self, part: str) -> Evaluation | None:
-        """Those of the nodes of ``part``, "val" or "test"."""
+        """All metrics of the nodes of ``part``, "val" or "test"."""
         check_choice("part", part, SCORED)
         return self.val_metrics if part == "val" else self.test_metrics
 
@@ -169,7 +169,7 @@ class ScoredRun(Scored):
 
     @property
     def stopped_early(self) -> bool:
-        """Whether it ended before all epochs that were allowed, by patience or divergence."""
+        """Whether it ended before the maximum number of epochs, by patience or divergence."""
         learns = not issubclass(self.model.config.kind, LabelModel)
         learns = learns and self.model.training["optimizer"] != "path"
         return learns and self.epochs < self.model.training["epochs"]
@@ -207,7 +207,7 @@ class ScoredRun(Scored):
 
 
 def number(value: float) -> float | None:
-    """A float for JSON, which has no NaN and no infinity: None stands for them."""
+    """A float for JSON; None for NaN and infinity."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -220,11 +220,11 @@ def scored_run(
 ) -> ScoredRun:
     """A finished run with its model, scored on the nodes of the parts in ``score``.
 
-    Scores are NaN without test nodes, without a result, or with outputs that are not finite. If the
-    run was trained ``again`` on training and validation labels, the test nodes judge that model,
-    and they alone: all that validation nodes choose and show is of the first training. After
-    cross-validation the out-of-fold outputs of the training nodes, in ``crossed``, stand for those
-    of validation nodes.
+    Scores are NaN without test nodes, without a result, or if outputs are not finite. If the run
+    was trained ``again`` on training and validation labels, the test scores are those of the second
+    model; everything that depends on validation nodes comes from the first training. After
+    cross-validation, the out-of-fold outputs of the training nodes in ``crossed`` replace those of
+    validation nodes.
     """
     out_of_fold = None if crossed is None else crossed.outputs
     task, sets, settings = fitted.task, fitted.sets, result.run.config
@@ -236,15 +236,15 @@ def scored_run(
     if out_of_fold is not None and np.isfinite(out_of_fold).all():
         outputs["val"] = np.asarray(sets["train"].labels), out_of_fold
     monitor = task.monitor(settings.monitor)
-    judged = result.best(f"val_{monitor.name}"), result.best("val_loss")
-    judged_accuracy = result.best("val_accuracy")
+    selection_scores = result.best(f"val_{monitor.name}"), result.best("val_loss")
+    selection_accuracy = result.best("val_accuracy")
     after = trained.correct_smooth is not None or out_of_fold is not None
     if "val" in outputs and after:
-        # before a threshold is tuned there, as epochs and settings are compared without it
+        # without a tuned threshold, as for the other epochs and settings
         part = sets["val" if out_of_fold is None else "train"]
-        judged = judge(task, monitor, part, outputs["val"][1])
+        selection_scores = judge(task, monitor, part, outputs["val"][1])
         if "val_accuracy" in scores:
-            judged_accuracy = judge(task, task.score, part, outputs["val"][1])[0]
+            selection_accuracy = judge(task, task.score, part, outputs["val"][1])[0]
     if "val" in outputs:
         threshold = settings.threshold
         if isinstance(threshold, str) and _is_too_rare(trained, outputs["val"][0], out_of_fold):
@@ -282,8 +282,8 @@ def scored_run(
         history=result.history,
         task=task,
         outputs=outputs,
-        judged=judged,
-        judged_accuracy=judged_accuracy,
+        selection_scores=selection_scores,
+        selection_accuracy=selection_accuracy,
         out_of_fold=crossed is not None and "val" in outputs,
         predicted=predicted,
     )
@@ -302,7 +302,7 @@ def _fold_classes(
 
 
 def _is_too_rare(model: TrainedModel, labels: np.ndarray, out_of_fold: np.ndarray | None) -> bool:
-    """Whether the rarer of two classes has too few ``labels`` for a threshold, with a warning."""
+    """Whether the rarer of two classes has too few ``labels`` for a threshold; if so, warn."""
     positive = getattr(model.task, "positive", None)
     if positive is None or not 0 < (count := int((labels == positive).sum())) < MIN_POSITIVE:
         return False
@@ -318,7 +318,7 @@ def _is_too_rare(model: TrainedModel, labels: np.ndarray, out_of_fold: np.ndarra
 
 
 def with_test_scores(run: ScoredRun, data: NodeData) -> ScoredRun:
-    """A run that has not read the test nodes of ``data``, scored on them."""
+    """Score a run on the test nodes of ``data``, which it has not used yet."""
     nodes = data.split.test
     run.model.training[SPLIT] = split_facts(data.split)
     if not nodes.size:
@@ -360,16 +360,16 @@ def _trained_model(fitted: Fitted, result: RunResult, scores: dict[str, float]) 
 
 
 def _neighbours(fitted: Fitted, train: NodeSet) -> NeighbourLabels | None:
-    """The labels that the model reads of neighbours, if it does."""
+    """The labels of neighbours that the model uses, if any."""
     if not fitted.config.neighbour_labels:
         return None
-    known = train.counted().distinct()
-    targets = fitted.task.targets(known.labels, len(fitted.names))
-    return NeighbourLabels.of(fitted.data, known.nodes, targets)
+    labelled = train.counted().distinct()
+    targets = fitted.task.targets(labelled.labels, len(fitted.names))
+    return NeighbourLabels.of(fitted.data, labelled.nodes, targets)
 
 
 def judge(task: Task, monitor: Metric, part: NodeSet, logits: np.ndarray) -> tuple[float, float]:
-    """The monitor's figure of outputs (rows, m) of ``part``, and their loss."""
+    """The monitor and the loss of outputs (rows, m) of ``part``."""
     targets = task.targets(np.asarray(part.labels), logits.shape[1])
     values = logits.astype(np.float64)
     loss = task.loss(values, targets, part.weights)
@@ -384,7 +384,7 @@ def judge(task: Task, monitor: Metric, part: NodeSet, logits: np.ndarray) -> tup
 def _measured(
     task: Task, outputs: Mapping[str, tuple[np.ndarray, np.ndarray]], part: str
 ) -> dict[str, float]:
-    """The task's metrics of a part; NaN if its outputs are not known."""
+    """The task's metrics on a part; NaN without its outputs."""
     figures: Sequence[float] = [np.nan] * len(task.metrics)
     if part in outputs:
         labels, logits = outputs[part]
@@ -395,10 +395,9 @@ def _measured(
 def _scored_outputs(
     fitted: Fitted, model: TrainedModel, result: RunResult, parts: Sequence[str]
 ) -> tuple[TrainedModel, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """Labels and outputs of the nodes of ``parts``, where there are some and all are finite.
+    """The model, and the labels and outputs of the nodes of ``parts`` if all are finite.
 
-    And the model, with what Correct and Smooth is to do, if the run's settings want it and nobody
-    has chosen yet.
+    If the run's settings ask for Correct and Smooth, its settings are chosen here once.
     """
     sets, source = fitted.sets, fitted.source
     scored = {name: sets[name] for name in parts if name in sets and len(sets[name])}
@@ -428,18 +427,18 @@ def _with_after(
     config: TrainingConfig,
     task: Task,
 ) -> TrainedModel:
-    """The model with the Correct and Smooth that is best on the validation nodes."""
+    """The model with the settings of Correct and Smooth that are best on the validation nodes."""
     if model.correct_smooth is not None:
         return model
     train, val, monitor = parts["train"], parts["val"], task.monitor(config.monitor)
-    counted = train.counted()  # each label as much as the others
-    known = CorrectSmooth.of(counted.nodes, counted.labels)
+    counted = train.counted()  # without weights
+    unsmoothed = CorrectSmooth.of(counted.nodes, counted.labels)
 
     def rank(outputs: np.ndarray) -> float:
         return float(monitor.rank(judge(task, monitor, val, outputs[val.nodes])[0]))
 
-    chosen = known.chosen(graph, logits, rank)
-    if chosen.idle:  # no label is needed, and the model may have others for its own
+    chosen = unsmoothed.chosen(graph, logits, rank)
+    if chosen.idle:  # it needs no labels, but the model itself may store some
         keeps = issubclass(model.config.kind, LabelModel) or model.neighbours is not None
         index = model.node_index if keeps else None
         return dataclasses.replace(model, correct_smooth=CorrectSmooth((), ()), node_index=index)
@@ -447,16 +446,16 @@ def _with_after(
 
 
 def _refitted(fitted: Fitted, model: TrainedModel, again: RunResult) -> TrainedModel:
-    """The model with the weights of the second training, whose labels are those of validation, too.
+    """The model with the weights of the second training, which also used validation labels.
 
-    What validation nodes have chosen stays, and so do their scores, which are of the first model:
-    prediction sets of the second one have about their coverage.
+    Choices and scores of the validation nodes are those of the first model, so prediction sets of
+    the second one have approximately their coverage.
     """
     both = union(*(fitted.sets[name].counted() for name in ("train", "val")))
     after = model.correct_smooth
     if after is not None and not after.idle:
-        known = CorrectSmooth.of(both.nodes, both.labels)
-        after = dataclasses.replace(after, nodes=known.nodes, labels=known.labels)
+        both_labels = CorrectSmooth.of(both.nodes, both.labels)
+        after = dataclasses.replace(after, nodes=both_labels.nodes, labels=both_labels.labels)
     neighbours = _neighbours(fitted, both)
     return dataclasses.replace(
         model, weights=again.weights, correct_smooth=after, neighbours=neighbours
@@ -464,7 +463,7 @@ def _refitted(fitted: Fitted, model: TrainedModel, again: RunResult) -> TrainedM
 
 
 def check_after(config: TrainingConfig, task: Task, *, stored: bool = False) -> None:
-    """ConfigError, before any work, if the outputs cannot be corrected and smoothed."""
+    """Raise ConfigError, before any work, if Correct and Smooth is not possible."""
     if config.correct_smooth and not task.exclusive:
         raise ConfigError(
             f"requires one class per node, but these are labels for {task.labels.task}; leave it "

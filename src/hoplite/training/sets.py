@@ -1,4 +1,4 @@
-"""Nodes with their labels, what each of them counts in the loss, and mini-batches of them."""
+"""Sets of labelled nodes, their weights in the loss, and mini-batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoplite.errors import GraphError
 from hoplite.graph import PARTS, NodeData
 from hoplite.tasks import Task
 
-WINDOW = 8  # segments whose rows are shuffled among each other
+WINDOW = 8  # segments whose rows are shuffled together
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class NodeSet:
     weights: np.ndarray | None = None
 
     def weighted(self, weights: np.ndarray | None) -> NodeSet:
-        """The set with these weights, (n,), or (n, m) one for each output, divided by their mean.
+        """The set with these weights, divided by their mean: (n,), or (n, m) for each output.
 
-        So twice the weight of a node is the node twice, and a penalty keeps its share.
+        Doubling the weight of a node then equals repeating the node, whatever the penalty.
         """
         if weights is None or not len(self):
             return self
@@ -48,21 +48,18 @@ class NodeSet:
         return NodeSet(self.nodes, self.labels, weights / weights.mean())
 
     def at(self, rows: np.ndarray) -> NodeSet:
-        """Some of the nodes, by their positions or a mask."""
+        """A subset of the nodes, by positions or a mask."""
         weights = None if self.weights is None else self.weights[rows]
         return NodeSet(self.nodes[rows], self.labels[rows], weights)
 
     def counted(self) -> NodeSet:
-        """The nodes that count in the loss; those of weight 0 are as if without a label.
-
-        All nodes if all weights are 0.
-        """
+        """The nodes whose weight is not 0; all nodes if all weights are 0."""
         if self.weights is None or not self.weights.any():
             return self
         return self.at(np.flatnonzero(self.weights.reshape(len(self), -1).any(axis=1)))
 
     def distinct(self) -> NodeSet:
-        """The nodes in rising order, without weights; one that comes twice has its first label."""
+        """The distinct nodes, sorted, without weights; a repeated node has its first label."""
         nodes, first = np.unique(self.nodes, return_index=True)
         return NodeSet(nodes, np.asarray(self.labels)[first])
 
@@ -85,7 +82,7 @@ class NodeSet:
 
 
 def node_sets(data: NodeData, sample_weight: np.ndarray | None = None) -> dict[str, NodeSet]:
-    """The ``train``, ``val`` and ``test`` nodes of a labelled graph's split, and their weights.
+    """The ``train``, ``val`` and ``test`` nodes of a labelled graph, with their weights.
 
     Training and validation nodes of weight 0 are left out.
     """
@@ -101,37 +98,24 @@ def node_sets(data: NodeData, sample_weight: np.ndarray | None = None) -> dict[s
 def weighted_sets(
     sets: Mapping[str, NodeSet], task: Task, config: TrainingConfig, names: Sequence[str]
 ) -> dict[str, NodeSet]:
-    """``sets`` with the weights of their nodes times those of their classes, of mean 1.
+    """Multiply the weights of nodes by those of their classes, and divide them by their mean.
 
-    A set for scores whose weights are all 0 has none.
+    Validation and test sets whose weights are all 0 have no weights.
     """
-    seen, weighted = sets["train"].labels, {}
+    weighted = {}
     for name, part in sets.items():
-        of_class = task.node_weights(config.class_weight, seen, part.labels, names)
-        weights = product_of((of_class, part.weights))
+        train_labels, weights = sets["train"].labels, part.weights
+        by_class = task.node_weights(config.class_weight, train_labels, part.labels, names)
+        if by_class is not None:  # (n,), or (n, m)
+            weights = by_class if weights is None else (by_class.T * weights).T
         plain = NodeSet(part.nodes, part.labels)
         unused = name != "train" and weights is not None and not weights.any()
         weighted[name] = plain if unused else plain.weighted(weights)
     return weighted
 
 
-def product_of(factors: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """The product of weights of nodes, (n,) or (n, m) each; None if all are None.
-
-    >>> product_of([np.array([2.0, 3.0]), None, np.array([[1.0, 5.0], [1.0, 1.0]])]).tolist()
-    [[2.0, 10.0], [3.0, 3.0]]
-    """
-    known = [np.asarray(factor, np.float64) for factor in factors if factor is not None]
-    if not known:
-        return None
-    axes, product = max(factor.ndim for factor in known), np.ones(1)
-    for factor in known:
-        product = product * factor.reshape(*factor.shape, *[1] * (axes - factor.ndim))
-    return product
-
-
 def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
-    """A weight for each of ``count`` nodes, or None; GraphError if they are anything else."""
+    """Check that there is one weight for each of ``count`` nodes, or None."""
     if sample_weight is None:
         return None
     weights = np.asarray(sample_weight)
@@ -149,7 +133,7 @@ def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
 
 
 def union(train: NodeSet, val: NodeSet) -> NodeSet:
-    """The nodes of both, in rising order; where only ``train`` has weights, ``val`` has their mean.
+    """The nodes of both sets, sorted; if only ``train`` has weights, ``val`` gets their mean.
 
     >>> union(NodeSet(np.array([4, 1]), np.array([0, 1])), NodeSet(np.array([2]), np.array([1])))
     NodeSet(nodes=array([1, 2, 4]), labels=array([1, 1, 0]), weights=None)
@@ -167,9 +151,9 @@ def union(train: NodeSet, val: NodeSet) -> NodeSet:
 def shuffled_batches(count: int, batch: int, seed: int, epoch: int) -> Iterator[np.ndarray | None]:
     """Positions 0 .. count - 1 in random order, ``batch`` at a time; None, for all, if it is 0.
 
-    The positions are cut into segments of ``batch`` neighbours, the segments shuffled, and the
-    rows of every 8 of them shuffled again. Every position is in one batch of the epoch, and only
-    one batch has fewer than ``batch``.
+    The positions are cut into segments of ``batch`` positions, the segments are shuffled, and then
+    the rows within every 8 segments. Each position is in one batch of the epoch, and only one batch
+    may be smaller than ``batch``.
 
     >>> [len(rows) for rows in shuffled_batches(5, 2, seed=0, epoch=0)]
     [2, 2, 1]

@@ -1,13 +1,13 @@
-"""Training from a hop store: sums over ranges of rows, within the memory that is given.
+"""Training from a hop store: sums over ranges of rows, within a memory limit.
 
 A node's outputs follow from its own hop features P_i, so with the rows cut into ranges R
 
     H[R] = sum_i c_i P_i[R] Theta        dLoss/dw = sum over R of dLoss[R]/dw
 
-and a step reads every range once: the loss of a range and its gradient are known as soon as its
-outputs are. A range has about 2^20 numbers, whatever the memory, the threads or the workers of a
-cluster, and sums are taken in the order of the ranges, so all of them give the same bits. Line
-searches amplify rounding, so L-BFGS takes the same sums of a graph in memory, if its rows fit.
+and a step reads every range once: the loss of a range and its gradient follow from its outputs. A
+range has about 2^20 numbers, and sums are taken in the order of the ranges, so the bits do not
+depend on the memory limit, the number of threads or the workers of a cluster. Line searches amplify
+rounding, so L-BFGS on a graph in memory takes the same sums, if the rows fit.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from hoplite.tasks import Task
 from hoplite.training.objective import Measured, Part
 from hoplite.training.sets import WINDOW
 
-SHARDS = 32  # groups of ranges that are summed by themselves: the most workers of a cluster
-COPIES = 3  # of a range that is worked on: its rows, and what an evaluation makes of them
+SHARDS = 32  # groups of ranges that are summed separately: the maximum number of workers
+COPIES = 3  # of a range in use: its rows, and the results of an evaluation
 MIN_AT_ONCE = 3  # ranges in memory: one in use, one waiting, one being read
-SIGNALS = 10  # as large as the outputs: these, their gradients, and what the loss makes of them
-ORDERS = 4  # numbers of a row: where it is among the sorted ones, and which is there
+SIGNALS = 10  # arrays as large as the outputs: these, their gradients, and those of the loss
+ORDERS = 4  # numbers per row for sorting: the order and its inverse
 WEIGHT_COPIES = {"adam": 24, "lbfgs": 224}  # of the weights: sums in float64, 100 pairs
 
 Result = TypeVar("Result")
@@ -68,7 +68,7 @@ Sums = tuple[np.ndarray, ...]
 
 
 class RowForm(NamedTuple):
-    """Which hops a model reads of a row, and what is kept of them.
+    """Which hops of a row a model reads, and in which form they are kept.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class RowForm(NamedTuple):
 
     @classmethod
     def of(cls, model: LinearModel) -> Self:
-        """What a linear model trains on."""
+        """The form on which a linear model trains."""
         hops, mix = tuple(model.hops_read), None
         if model.constants(model.config) is not None:
             coefficients = model.coefficients({})
@@ -94,16 +94,16 @@ class RowForm(NamedTuple):
         return cls(hops, mix, flat=len(model.shapes()["theta"]) == 3)
 
     def shape(self, rows: int, columns: int) -> tuple[int, ...]:
-        """Of what is kept of so many rows of d ``columns``."""
+        """The shape of this many rows of d ``columns`` in this form."""
         if self.mix is not None:
             return rows, columns
         count = len(self.hops)
         return (rows, count * columns) if self.flat else (count, rows, columns)
 
     def of_hops(self, hops: np.ndarray) -> np.ndarray:
-        """What is kept of hop features (hops, rows, d), which may be overwritten.
+        """Convert hop features (hops, rows, d), which may be overwritten, to this form.
 
-        The numbers of a row do not depend on the rows that are read with it.
+        The numbers of a row do not depend on the other rows.
         """
         if self.mix is None:
             return side_by_side(hops) if self.flat else hops
@@ -114,7 +114,7 @@ class RowForm(NamedTuple):
         return mixed
 
     def put(self, rows: np.ndarray, columns: slice, hops: np.ndarray) -> None:
-        """Fill some columns of what is kept of ``rows`` from theirs, (hops, rows, w)."""
+        """Fill some columns of ``rows``, in this form, from hop features (hops, rows, w)."""
         whole = rows.reshape(len(rows), len(self.hops), -1) if self.flat else rows
         kept = self.of_hops(hops)
         whole[..., columns] = kept.reshape(*whole.shape[:-1], -1)
@@ -133,19 +133,19 @@ def summed(results: Iterable[Sums]) -> Sums:
 
 
 def joined(results: Iterable[Sums]) -> Sums:
-    """The values of their rows, one after another."""
+    """The values of all rows, concatenated."""
     return (np.concatenate([values for (values,) in results]),)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is computed of every range of rows; a cluster sends it to the workers.
+    """A computation on every range of rows; a cluster sends it to the workers.
 
     Parameters
     ----------
     filter : Filter
     measure : callable
-        A function of a module: the result from the evaluation of the filter, and from ``rows``.
+        A function at module level: the result from the evaluation of the filter and from ``rows``.
     rows : tuple of ndarray or None
         Arrays with a value for every row.
     combine : callable, default :func:`summed`
@@ -158,7 +158,7 @@ class Job:
     combine: Callable[[Iterable[Sums]], Sums] = summed
 
     def of(self, order: Order) -> Sums:
-        """The result of all rows of the job."""
+        """The result for all rows of the job."""
         return self.measure(order.evaluate(self.filter), *self.rows)
 
     def cut(self, part: slice) -> Job:
@@ -184,9 +184,9 @@ def _loss(
     targets: np.ndarray,
     weights: np.ndarray | None,
 ) -> Sums:
-    """The loss of the rows, the sums that their metrics are made of, and the gradient.
+    """The loss of the rows, the tally of their metrics, and the gradient.
 
-    ``count`` is the number of all rows, by which the sum of their losses is divided.
+    ``count`` is the number of all rows, by which the sum of the losses is divided.
     """
     logits = evaluation.values if bias is None else evaluation.values + bias
     loss, outer = task.loss_and_gradient(logits, targets, weights, count)
@@ -199,15 +199,15 @@ def _filter_gradient(filter: Filter, sums: Sequence[np.ndarray]) -> FilterGradie
 
 
 class Shelf:
-    """A store whose rows are read range by range, and stay in memory while there is ``room``.
+    """Reads the rows of a store range by range, and keeps them in memory while there is ``room``.
 
     Parameters
     ----------
     store : StoredHops
     room : int
-        Bytes for rows in use and for those that stay.
+        Bytes for rows in use and for rows that are kept.
     hops : int
-        How many of them are read.
+        Number of hops that are read.
     """
 
     def __init__(self, store: StoredHops, room: int, hops: int) -> None:
@@ -219,7 +219,7 @@ class Shelf:
         self.reading = threading.Lock()  # a disk is read fastest by one thread
 
     def rows(self, nodes: np.ndarray, form: RowForm) -> StoredRows:
-        """The rows of ``nodes``, which are read fastest in rising order."""
+        """The rows of ``nodes``; reading is fastest if they are sorted."""
         rows = StoredRows(self, nodes, form)
         self._rows.add(rows)
         return rows
@@ -230,13 +230,13 @@ class Shelf:
 
 
 class RowRanges(ABC):
-    """Rows of hop features, cut into ranges and groups of these.
+    """Rows of hop features, cut into ranges and groups of ranges.
 
     Parameters
     ----------
     rows : int
     form : RowForm
-        What is kept of them.
+        The form in which they are kept.
     columns : int
         d, the number of features.
     """
@@ -256,17 +256,17 @@ class RowRanges(ABC):
         return list(itertools.starmap(range, itertools.pairwise(ends)))
 
     def results(self, job: Job, shards: Sequence[range]) -> Iterator[Sums]:
-        """What ``job`` gives for each of some neighbouring groups."""
+        """The result of ``job`` for each of these consecutive groups."""
         first = self.ranges[shards[0][0]].start
 
         def work(part: slice, rows: np.ndarray) -> Sums:
             return job.cut(slice(part.start - first, part.stop - first)).of(as_order(rows))
 
-        results = self.each(work, range(shards[0].start, shards[-1].stop))
+        results = self.map_ranges(work, range(shards[0].start, shards[-1].stop))
         for shard in shards:
             yield job.combine(itertools.islice(results, len(shard)))
 
-    def each(
+    def map_ranges(
         self, work: Callable[[slice, np.ndarray], Result], numbers: Sequence[int] | None = None
     ) -> Iterator[Result]:
         """``work`` of the ranges and their rows, on the engine's threads; the results in order."""
@@ -293,7 +293,7 @@ class RowRanges(ABC):
 
 
 class MemoryRows(RowRanges):
-    """The rows of ``nodes`` of a graph in memory, the same numbers as in a store of it."""
+    """The rows of ``nodes`` of a graph in memory; the same numbers as in a hop store."""
 
     def __init__(self, source: Propagation, nodes: np.ndarray, form: RowForm) -> None:
         super().__init__(len(nodes), form, source.features.shape[1])
@@ -362,17 +362,17 @@ class StoredRows(RowRanges):
 
 
 def as_order(rows: np.ndarray) -> Order:
-    """Rows of a :class:`RowForm` in memory, to be evaluated."""
+    """An order that evaluates rows of a :class:`RowForm` in memory."""
     return KeptHops(rows) if rows.ndim == 3 else KeptRows(Features(rows))
 
 
 class RangeOrder(Order):
-    """The rows of ``nodes``, in any order; a linear model trains on sums over ranges of them.
+    """The rows of ``nodes``, in any order; a linear model trains on sums over ranges of rows.
 
     Parameters
     ----------
     rows : RowRanges
-        Of the same nodes, sorted.
+        The same nodes, sorted.
     nodes : ndarray
     """
 
@@ -384,7 +384,7 @@ class RangeOrder(Order):
     def in_memory(
         cls, source: Propagation, model: LinearModel, nodes: np.ndarray | None
     ) -> RangeOrder:
-        """Of a graph in memory: the same sums, to the bit, as from a store of it."""
+        """The rows of a graph in memory: the same sums, to the bit, as with a hop store."""
         nodes = np.arange(source.num_nodes) if nodes is None else nodes
         return cls(MemoryRows(source, np.sort(nodes), RowForm.of(model)), nodes)
 
@@ -407,7 +407,7 @@ class RangeOrder(Order):
     def loss_and_gradient(
         self, filter: Filter, bias: np.ndarray | None, task: Task, part: Part
     ) -> tuple[Measured, np.ndarray, FilterGradient]:
-        """The loss of all rows, its gradient by the bias, and by the filter, in one pass."""
+        """The loss of all rows and its gradients by the bias and by the filter, in one pass."""
         weights = None if part.weights is None else part.weights[self._sorting]
         targets = part.targets[self._sorting]
         measure = partial(_loss, bias, task, len(part))
@@ -421,7 +421,7 @@ class RangeOrder(Order):
 
 
 class StoredOrder(RangeOrder):
-    """The same of a store, from which mini-batches are drawn.
+    """Rows of a hop store, from which mini-batches are drawn.
 
     Parameters
     ----------
@@ -439,7 +439,7 @@ class StoredOrder(RangeOrder):
         self._window: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def part(self, rows: np.ndarray) -> Order:
-        """A mini-batch; the segments that it is drawn from are read once for all of theirs."""
+        """A mini-batch; the segments that it is drawn from are read once for all their batches."""
         size = min(self._batch or len(rows), len(self._rows))
         segments = np.unique(rows // size)
         if self._window is None or not np.isin(segments, self._window[0]).all():
@@ -457,12 +457,13 @@ class HopRows:
     Parameters
     ----------
     store : HopStore
-        Complete, and with as many hops as the model has, or more.
+        A complete store, with at least as many hops as the model.
     model : LinearModel or RowNetwork
     training : TrainingConfig
-        Its optimizer and mini-batches decide what there must be room for.
+        The optimizer and the size of mini-batches determine the memory needed.
     memory : str or int, default "4GB"
-        Peak of the whole process, the imported libraries included. Rows that fit stay in memory.
+        Memory limit of the whole process, including imported libraries. Rows that fit stay in
+        memory.
     """
 
     dtype = np.dtype(np.float32)
@@ -486,10 +487,10 @@ class HopRows:
         self._chunked: dict[tuple[bytes, tuple[int, ...]], StoredRows] = {}
 
     def close(self) -> None:
-        """Give back what a training needed; a cluster ends here."""
+        """Release resources, such as the connection to a cluster."""
 
     def order(self, model: LinearModel, nodes: np.ndarray | None = None) -> StoredOrder:
-        """The rows of ``nodes``, in any order, or of all nodes, as ``model`` trains on them."""
+        """The rows of ``nodes`` (default: all), in the form on which ``model`` trains."""
         nodes = self._indices(nodes)
         rows = self._shelf.rows(np.sort(nodes), RowForm.of(model))
         return StoredOrder(rows, nodes, self._batch)
@@ -497,15 +498,15 @@ class HopRows:
     def chunks(
         self, nodes: np.ndarray | None, hops: Sequence[int]
     ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Hop features (hops, rows, d) of ``nodes``, some at a time in their order.
+        """Hop features (hops, rows, d) of ``nodes``, in chunks; do not change them.
 
-        They must not be changed. They are read fastest if most nodes are in rising order.
+        Reading is fastest if the nodes are mostly sorted.
         """
         nodes = self._indices(nodes)
         key = nodes.tobytes(), tuple(hops)
         if key not in self._chunked:
             self._chunked[key] = self._shelf.rows(nodes, RowForm(tuple(hops)))
-        return self._chunked[key].each(lambda part, rows: (part, rows))
+        return self._chunked[key].map_ranges(lambda part, rows: (part, rows))
 
     def rows(self, nodes: np.ndarray, hops: Sequence[int]) -> np.ndarray:
         """Hop features of ``nodes``, in any order: (hops, nodes, d)."""
@@ -526,7 +527,7 @@ class HopRows:
         def work(part: slice, hops: np.ndarray) -> None:
             signal[part] = model.signal_from_hops(weights, hops)
 
-        for _ in self._shelf.rows(nodes, RowForm(tuple(model.hops_read))).each(work):
+        for _ in self._shelf.rows(nodes, RowForm(tuple(model.hops_read))).map_ranges(work):
             pass
         return signal
 
@@ -535,7 +536,7 @@ class HopRows:
 
 
 def check_training(config: TrainingConfig) -> None:
-    """Raise ConfigError unless hop features are enough for such a training."""
+    """Raise ConfigError if the training needs more than hop features."""
     for name in NEED_FEATURES:
         if getattr(config, name):
             raise ConfigError(
@@ -559,13 +560,13 @@ def max_rows(store: StoredHops, model: Any) -> int:
 
 
 def range_bytes(store: StoredHops, hops: int) -> int:
-    """Of the hop features of one range, at most."""
+    """Maximum size of the hop features of one range."""
     numbers = hops * store.num_features
     return 4 * min(max(RANGE_NUMBERS, numbers), numbers * store.num_nodes)
 
 
 def run_bytes(store: StoredHops, model: Any, training: TrainingConfig, rows: int) -> int:
-    """Memory of a training of so many rows, besides that of hop features."""
+    """Memory of a training with this many rows, without hop features."""
     weights = sum(int(np.prod(shape)) for shape in model.shapes().values())
     # the rows that batches are drawn from, and a batch with what is made of it
     batches = (WINDOW + 4) * min(training.batch, rows) * len(model.hops_read) * store.num_features
@@ -574,6 +575,6 @@ def run_bytes(store: StoredHops, model: Any, training: TrainingConfig, rows: int
 
 
 def free_room(store: StoredHops, hops: int, memory: int, needed: int) -> int:
-    """Bytes of ``memory`` for hop features; ConfigError if they are fewer than the least."""
+    """Bytes of ``memory`` left for hop features; ConfigError if they are too few."""
     least = MIN_AT_ONCE * COPIES * range_bytes(store, hops)
     return free_memory(memory, needed + least, "this training") + least
