@@ -197,7 +197,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         The same as ``seed``, which it overrides.
     **settings
         Settings of the model (:class:`~hoplite.ModelConfig`) and of training
-        (:class:`~hoplite.TrainingConfig`), with the model's defaults.
+        (:class:`~hoplite.TrainingConfig`), with the model's defaults; but ``folds`` is 0 for models
+        that are trained in epochs, so the last epoch is kept unless ``fit`` gets validation nodes.
 
     Attributes
     ----------

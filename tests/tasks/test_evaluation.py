@@ -143,5 +143,5 @@ def test_a_model_no_better_than_the_majority_is_told(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         seen = train(graph.with_features(np.eye(graph.num_classes)[graph.labels]), hops=0, lr=1.0)
-    assert seen.shortfall() is None
+    assert seen._shortfall() is None
     assert seen.metrics()["accuracy"].mean > 0.9

@@ -57,7 +57,7 @@ class ConfigurationScores:
     options : dict
         The options of the configuration.
     scores : tuple of float
-        Scores of the monitor; larger is better.
+        Scores of the monitor, which choose; larger is better.
     val : tuple of float
         Validation accuracies, or ``scores`` if there are no classes.
     val_loss : float
@@ -272,7 +272,10 @@ class SearchResult(Described, Scored):
 
     @property
     def val(self) -> tuple[float, ...]:
-        """Scores of the chosen configuration on the validation nodes, one per seed."""
+        """Validation scores of the chosen configuration, trained again, one per seed.
+
+        This reads the test set, as :attr:`test` does; ``best.val`` and ``best.val_mean`` do not.
+        """
         return self.best.val if self.protocol == "test" else _numbers(self._chosen[1].val)
 
     @property

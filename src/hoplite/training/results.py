@@ -113,7 +113,8 @@ class TrainingResult(Described, Scored):
     model : TrainedModel
         The model of the best run.
     test_score, val_score : float
-        Mean score over the runs: accuracy, R^2 or micro F1.
+        Mean score over the runs: accuracy, R^2 or micro F1; NaN for parts that were not scored,
+        such as the test nodes with ``test=False``.
     runs : list of ScoredRun
         One per seed, with history, scores and model.
     graph : NodeData
@@ -291,7 +292,7 @@ class TrainingResult(Described, Scored):
             "reliability": best.reliability,
         }
 
-    def unvalidated(self) -> str | None:
+    def _unvalidated(self) -> str | None:
         """A warning if validation scores, or those of some class, are missing."""
         if not self.metrics("val"):
             used = f"so the last {self.training_config.step_title} was used"
@@ -310,7 +311,7 @@ class TrainingResult(Described, Scored):
             return None
         return f"{without} of class {some_of(map(repr, names))}; label more nodes."
 
-    def shortfall(self) -> str | None:
+    def _shortfall(self) -> str | None:
         """A warning if the chosen model is no better than the baseline.
 
         They are compared by the metric that chose the epoch, or by the task's score if that was the
@@ -457,7 +458,7 @@ class TrainingResult(Described, Scored):
             "candidates": {name: number(loss) for name, loss in self.candidates.items()},
             "graph_gain": None if self.graph_gain is None else self.graph_gain.summary(),
             "intervals": self.intervals(self.reported_part),
-            "unvalidated": self.unvalidated(),
+            "unvalidated": self._unvalidated(),
             "diverged": sum(run.diverged for run in self.runs),
             "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
             "ms_per_epoch": self.ms_per_epoch,
@@ -502,7 +503,7 @@ def _described(result: TrainingResult) -> Description:
     diverged = sum(run.diverged for run in result.runs)
     if diverged:
         facts["diverged"] = plural(diverged, "run")
-    sentences = filter(None, (result.unvalidated(), result.shortfall()))
+    sentences = filter(None, (result._unvalidated(), result._shortfall()))
     notes = [sentence[0].upper() + sentence[1:] for sentence in sentences]
     return Description("TrainingResult", facts, [*tables, *_classes(result, last)], notes)
 
@@ -653,7 +654,7 @@ def train(
     }
     result = TrainingResult(data, runs[0].model.config, config, tuple(runs), target, losses, gain)
     log.info("trained %s: %r", printable(title), result)
-    shortfall = result.shortfall()
+    shortfall = result._shortfall()
     if shortfall is not None:
         warnings.warn(shortfall, HopliteWarning, stacklevel=2)
     return result

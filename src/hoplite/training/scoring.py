@@ -51,22 +51,22 @@ class Scored(ABC):
 
     @property
     def test_score(self) -> float:
-        """(Mean) test score: accuracy, R^2 or micro F1; NaN if a run has no result."""
+        """(Mean) test score: accuracy, R^2 or micro F1; NaN with ``test=False``."""
         return self._scored("test")[1]
 
     @property
     def val_score(self) -> float:
-        """(Mean) validation score, as :attr:`test_score`."""
+        """(Mean) validation score; NaN if a run has no result."""
         return self._scored("val")[1]
 
     @property
     def test_accuracy(self) -> float:
-        """:attr:`test_score` for classes; AttributeError for other tasks."""
+        """:attr:`test_score` for classes, NaN with ``test=False``; other tasks have none."""
         return self._accuracy("test")
 
     @property
     def val_accuracy(self) -> float:
-        """:attr:`val_score` for classes; AttributeError for other tasks."""
+        """:attr:`val_score` for classes; other tasks have none."""
         return self._accuracy("val")
 
     def _accuracy(self, part: str) -> float:
