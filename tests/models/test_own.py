@@ -88,54 +88,21 @@ def test_what_cannot_be_registered(module):
             model_config(address)
 
 
-class Mixed(LinearModel):
-    """c_0 = sin(w_0), c_i = w_0 w_1 c_{i-1}, with mistakes on request."""
-
-    name = "mixed"
-    mistake = ""
-
-    def initial_filter(self, rng):
-        return {"first": np.zeros((), np.float32), "ratio": np.array([0.5], np.float32)}
-
-    def coefficients(self, weights):
-        steps = np.full(self.config.hops + (self.mistake != "short"), weights["ratio"][0])
-        steps[0] = np.sin(weights["first"])
-        return np.cumprod(steps)
-
-    def coefficients_vjp(self, weights, gradient):
-        hops = np.arange(self.config.hops + 1)
-        powers = weights["ratio"][0] ** hops
-        slopes = np.sin(weights["first"]) * hops[1:] * powers[:-1]
-        by_first = gradient @ powers * np.cos(weights["first"])
-        if self.mistake == "first":
-            by_first = -by_first
-        if self.mistake == "ratio":
-            slopes = slopes[::-1]
-        by_ratio = {} if self.mistake == "left out" else {"ratio": gradient[1:] @ slopes[None].T}
-        return {"first": np.array(by_first)} | by_ratio
-
-
-@pytest.mark.parametrize("hops", [3, 40])
 @pytest.mark.parametrize(
-    ("mistake", "message"),
+    ("base", "method", "replacement", "message"),
     [
-        ("", None),
-        ("first", "wrong for the weight 'first'"),
-        ("ratio", "wrong for the weight 'ratio'"),
-        ("left out", "wrong for the weight 'ratio'"),
-        ("short", r"Mixed.coefficients returned shape \((3|40),\); .* \((4|41),\)"),
+        ("damped", "coefficients_vjp", lambda _, w, g: {"own": g.sum()}, "weight 'own'"),
+        ("damped", "coefficients_vjp", lambda _, w, g: {}, "weight 'own'"),
+        ("damped", "coefficients", lambda self, w: self.powers, r"shape \(3,\); .* \(4,\)"),
+        ("lgc", "coefficients", lambda _, w: w["alpha"] ** 2, "weight 'alpha'"),
+        ("lgc", "title", "LGC", "does not set `name` and inherits 'lgc'"),
     ],
 )
-def test_a_wrong_derivative_is_found_before_training(mistake, message, hops, graphs, monkeypatch):
-    monkeypatch.setitem(MODELS, "mixed", Mixed)
-    monkeypatch.setattr(Mixed, "mistake", mistake)
-    if message is None:
-        train(graphs(), "mixed", hops=hops, epochs=1)
-        return
+def test_a_wrong_class_is_refused_before_training(
+    module, base, method, replacement, message, graphs
+):
+    __import__(module)
+    name = {} if method == "title" else {"name": "own"}
+    own = type("Own", (MODELS[base],), {**name, method: replacement})
     with pytest.raises(ConfigError, match=message):
-        train(graphs(), "mixed", hops=hops, epochs=1)
-
-
-def test_a_class_with_an_inherited_name_is_refused():
-    with pytest.raises(ConfigError, match="does not set `name` and inherits 'lgc'"):
-        register_model(type("Again", (MODELS["lgc"],), {}))
+        train(graphs(), own, hops=3, epochs=1)
