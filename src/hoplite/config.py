@@ -306,7 +306,8 @@ class TrainingConfig(Checked):
     )
     threshold: str | float = setting(
         0.5,
-        "Probability from which to predict the rarer of two classes; balanced or f1 to tune it.",
+        "Probability from which to predict the rarer class; balanced or f1 (rare classes of "
+        "tables) tune it.",
         check_threshold,
         choices=THRESHOLDS,
     )
@@ -371,9 +372,7 @@ class TrainingConfig(Checked):
             value = getattr(self, name)
             tuned = value is True or isinstance(value, str)
             if tuned and not has_validation:
-                raise ConfigError(
-                    f"requires a validation split or folds; {remedy}, or leave it out.", name
-                )
+                raise ConfigError(f"requires a validation split or folds; {remedy}.", name)
 
     def warn_unused(self) -> None:
         """Warn of settings that have no effect without another one that is not given.

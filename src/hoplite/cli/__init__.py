@@ -150,10 +150,7 @@ def _report_usage(error: Any) -> int:
         owners = [name for name, c in commands if any(flag in option.opts for option in c.params)]
         message += f" Did you mean `hoplite {owners[0]} {flag}`?" if len(owners) == 1 else ""
     if message.startswith("Got unexpected extra argument"):
-        message = (
-            f"{message.rstrip('.')}; pass one dataset: a folder with both tables, or one with "
-        )
-        message += "--nodes and --edges"
+        message = f"{message.rstrip('.')}; pass one folder with both tables, or --nodes and --edges"
     if hasattr(error.__cause__, "errors"):  # pydantic's, of a value that is not of the type
         detail = error.__cause__.errors()[0]
         reason = detail["msg"].partition(",")[0].replace("Input should be", "it must be")

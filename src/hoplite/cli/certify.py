@@ -32,7 +32,7 @@ def certify(
     json: options.Json = False,
     **reading: Any,
 ) -> None:
-    """Bound the error on the nodes of DATASET that are in no part of the split.
+    """Bound the error on the nodes of DATASET outside the split.
 
     There are two bounds. Each holds with 95 % confidence if the split is a random draw from all
     nodes. The first one is computed from the errors on the test nodes. The second one (PAC-Bayes)

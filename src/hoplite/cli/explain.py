@@ -101,7 +101,7 @@ def explain(
         removals, why_not = None, "Removals were not searched because of --no-flips."
         if flips and model.task.exclusive and model.num_classes > 1:
             removals, why_not = _search_removals(model, data, name, budget=budget, memory=memory)
-            note = why_not[:1].lower() + why_not[1:]
+            note = why_not
         summaries.append(explanation.summary(top=top, flips=removals))
         if page is not None:
             command = shlex.join(["hoplite", *sys.argv[1:]])
@@ -110,9 +110,7 @@ def explain(
     described = [(values.to_dict(), describe(values)) for values in summaries]
     console.print_explanations(described, pages, json=json)
     if note:
-        console.print_note(
-            f"Edges and nodes whose removal would change it were not searched: {note}"
-        )
+        console.print_note(note)
 
 
 def _search_removals(

@@ -30,13 +30,13 @@ def train(
     ),
     budget: str | None = Option(
         None,
-        help="Time budget of --model auto, e.g. 60s, 5m or 1h.",
+        help="Time budget for auto, e.g. 60s, 5m or 1h.",
         show_default="60s",
         rich_help_panel="Model",
     ),
     trials: str | None = Option(
         None,
-        help="Candidates of --model auto, instead of --budget: how many, or which, e.g. 1,2,5.",
+        help="Candidates for auto, instead of --budget: how many, or which, e.g. 1,2,5.",
         rich_help_panel="Model",
     ),
     memory: options.StoreMemory = None,
@@ -64,9 +64,8 @@ def train(
 ) -> None:
     """Train a model on DATASET and report its scores.
 
-    Tables need no --model: cross-validation chooses model, hops, operator and threshold; tables
-    with a validation split get blocks of 2 hops. The defaults below are for named models and
-    datasets; --model NAME --help has a model's.
+    Tables need no --model: cross-validation chooses it; it is blocks if there is a validation
+    split. --model NAME --help shows a model's defaults.
 
     Example: hoplite train bank --label fraud --id account --out fraud-model
 
@@ -194,12 +193,8 @@ def _facts(result: hoplite.TrainingResult, summary: dict[str, Any]) -> dict[str,
     sizes = ", ".join(f"{split[part]:,} {part}" for part in ("train", "val", "test"))
     facts: dict[str, Any] = {"Split": sizes + (f" ({split['note']})" if split["note"] else "")}
     if result.out_of_fold and "test" not in run.outputs:
-        chose = (
-            "the folds that gave the scores chose the model, too, so these are slightly optimistic"
-        )
-        facts["Scores"] = (
-            f"{chose}; {option_name('split_seed', 0)} keeps nodes for an unbiased test"
-        )
+        unbiased = f"{option_name('split_seed', 0)} gives an unbiased test score"
+        facts["Scores"] = f"slightly optimistic, as the same folds chose the model; {unbiased}"
     facts |= {"Note": summary["unvalidated"], "Prepared": summary.get("prepared")}
     if unused := summary.get("unused_edge_columns"):
         weight = "--weight COLUMN uses one of numbers as the weight"
@@ -228,7 +223,7 @@ def _facts(result: hoplite.TrainingResult, summary: dict[str, Any]) -> dict[str,
         temperature = f"temperature {run.calibration['temperature']:.3f}"
         facts["Calibrated"] = f"{temperature}; calibration error: {'; '.join(errors)}"
     if result.training_config.optimizer == "path":  # solved, not trained in epochs
-        facts["Time"] = f"{sum(run.seconds for run in result.runs):.2f} s"
+        facts["Time"] = f"{sum(run.seconds for run in result.runs):.2f} s for the model shown"
     else:
         facts["Time"] = f"{summary['ms_per_epoch']:.2f} ms per epoch and seed"
     if diverged := [str(run.seed) for run in result.runs if run.diverged]:
@@ -259,6 +254,6 @@ def _print_runs(result: hoplite.TrainingResult, summary: dict[str, Any]) -> None
     titles = [f"{result.part_titles[part]} {score.title}" for part in parts]
     titles += [f"{title_of(name)} %" for name in others]
     columns = ["seed", *titles, f"best {result.training_config.step_title}"]
-    console.print_table(
-        f"{summary['dataset']}: {config.model}, {config.size()}{labels}", columns, rows
-    )
+    chosen = "chosen model " if result.candidates else ""
+    title = f"{summary['dataset']}: {chosen}{config.model}, {config.size()}{labels}"
+    console.print_table(title, columns, rows)

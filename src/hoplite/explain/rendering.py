@@ -262,9 +262,8 @@ def title(values: Summary) -> str:
 def headline(values: Summary) -> str:
     """The prediction in a sentence, with its probability and whether it is right."""
     node, chosen = values.node, values.threshold
-    also = "also " if node.label == node.predicted else ""
-    label = "not known" if node.label is None else f"{also}{short(node.label)}"
-    label = f"Its label is {label}."
+    also = "also " * (node.label == node.predicted)
+    label = f"Its label is {'not known' if node.label is None else also + short(node.label)}."
     how, share = "", node.probability
     if chosen is not None:
         share = next(c.probability for c in values.classes.top if c.name == chosen.class_)

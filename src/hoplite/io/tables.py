@@ -754,7 +754,7 @@ class EdgeTable:
             )
         if weighted and heavy:
             odd = f"{weight} IS NULL OR NOT isfinite({weight}) OR {weight} < 0"
-            advice = "weights must be finite numbers, 0 or larger; correct it, or choose another "
+            advice = "use a finite number, 0 or larger, remove the edge, or choose another "
             advice += f"column with {option_name('weight')}"
             refuse_row(work, edges, options.weight, odd, advice)
         if typed and untyped:
@@ -801,9 +801,7 @@ class EdgeTable:
             roles = listing([option_name(name) for name in ("source", "target", "id")])
             advice = f"correct the ids, or choose the columns that have them with {roles}."
         if self.as_trained:
-            add = by_interface(
-                "hoplite.io.extend(old, new)", "`hoplite predict MODEL OLD --add NEW`"
-            )
+            add = by_interface("hoplite.io.extend(old, new)", "`hoplite predict ... --add NEW`")
             advice = f"if other tables have these nodes, use {add}"
             advice += f", otherwise {drop}." if refused else "."
         if refused:

@@ -299,14 +299,12 @@ class TrainingResult(Described, Scored):
             advice = f"cross-validation requires {MIN_LABELS} labels and at least 2 folds"
             return f"there are no validation scores, {used}; {advice}."
         labels, split, classes = self.graph.labels, self.graph.split, self.graph.class_names
-        count = partial(label_type(labels).counts, count=len(classes))
-        trained, seen = count(labels[split.train]), count(labels[split.val])
-        without, rare = "there are no validation nodes", []
-        if trained is not None and seen is not None:
-            rare = (trained > 0) & (seen == 0)
-            if not split.val.size:  # folds, which cannot train on the only node and score it
-                without, rare = "there is only one labelled node", trained == 1
-        names = [classes[c] for c in np.flatnonzero(rare)]
+        part, few, without = split.val, 0, "there are no validation nodes"
+        if not part.size:  # folds, which cannot train on the only node of a class and score it
+            part, few, without = split.train, 1, "there is only one labelled node"
+        counts = label_type(labels).counts(labels[part], len(classes))
+        trained = label_type(labels).present(labels[split.train])
+        names = [classes[c] for c in trained if counts is not None and counts[c] <= few]
         if not names:
             return None
         return f"{without} of class {some_of(map(repr, names))}; label more nodes."
@@ -329,10 +327,9 @@ class TrainingResult(Described, Scored):
             metric = Metric("roc_auc")
         if not metric.rank(reached[metric.name]) <= metric.rank(baseline[metric.name]):
             return None
-        name, classes = self.task.baseline_name, self.graph.class_names
+        shares, classes = "always predicting the shares of the classes", self.graph.class_names
+        name = shares if metric.name == "log_loss" else self.task.baseline_name
         advice = "check the features, their scale and the settings"
-        if metric.name == "log_loss":
-            name = "always predicting the shares of the classes"
         if self.task.exclusive and len(classes) > MAX_CLASSES and all(map(is_numeral, classes)):
             advice = f"the classes are {len(classes):,} different numbers; if these are "
             advice += f"measurements, use {option_name('task', 'regression')}"
@@ -478,7 +475,7 @@ def _described(result: TrainingResult) -> Description:
             "metric",
             *[result.part_titles[part] for part in parts],
             f"90 % interval ({result.part_titles[last]}{', best run' * (len(result.runs) > 1)})",
-            "baseline",
+            f"baseline ({result.part_titles[last]})",
         ]
         intervals = result.intervals(last)
         rows = [
