@@ -84,7 +84,7 @@ TRAINING = {
         edge("weight", "nan"),
         [],
         "'weight'",
-        "'nan' in data row 8; use a finite number",
+        "'nan' in data row 8",
     ),
 }
 PREDICTION = {
