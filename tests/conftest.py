@@ -63,9 +63,9 @@ def _busy_machine():
         yield
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _models_as_they_were():
-    """What a file's tests make known, such as modules by their address, others must not meet."""
+    """What a test makes known, such as modules by their address, others must not meet."""
     known = dict(MODELS)
     yield
     MODELS.clear()

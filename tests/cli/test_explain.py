@@ -8,12 +8,8 @@ from tests.commands import fail, succeed
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Small models of Cora, and a graph with ids and names of its own."""
+    """A graph with ids and names of its own, and a small model of it."""
     folder = tmp_path_factory.mktemp("explain")
-    options = ["--hops", 2, "--epochs", 15, "--seeds", 1, "--lr", 0.2]
-    succeed("train", "cora", "--model", "lgc", *options, "--out", "lgc", cwd=folder)
-    options = ["--model", "gcn", "--epochs", 2, "--seeds", 1]
-    succeed("train", "cora", *options, "--out", "gcn", cwd=folder)
     (folder / "club").mkdir()
     lines = [f"p{i},{['red', 'blue'][i % 2]},{i % 2},{i % 3}" for i in range(20)]
     text = "\n".join(["id,label,age,[b]town[/b]", *lines])
@@ -23,15 +19,6 @@ def folder(tmp_path_factory):
     options = ["--model", "lgc", "--hops", 2, "--epochs", 20, "--seeds", 1]
     succeed("train", "club", *options, "--out", "club-model", cwd=folder)
     return folder
-
-
-def test_tables_and_page(folder):
-    text = succeed("explain", "lgc", "cora", "--node", 1701, "--out", "a page.html", cwd=folder)
-    assert "Page: a page.html" in text
-    page = (folder / "a page.html").read_text(encoding="utf-8")
-    assert page.startswith("<!doctype html>")
-    assert "<h1>Why node 1701 is predicted as " in page
-    assert "hoplite explain lgc cora --node 1701 --out &#39;a page.html&#39;" in page
 
 
 def test_several_nodes(folder):

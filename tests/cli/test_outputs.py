@@ -62,3 +62,14 @@ def test_each_of_several_pages_is_checked(place):
     assert not (place / "many-1.html").exists()
     succeed(*words, "--overwrite", cwd=place)
     assert (place / "many-1.html").exists()
+
+
+def test_a_file_of_the_dataset_is_never_replaced(place):
+    before = (place / "club" / "nodes.csv").read_bytes()
+    for words in (
+        [*WRITES["predict"][:-1], "club/nodes.csv"],
+        [*WRITES["search"][:-1], "club/../club/nodes.csv"],
+    ):
+        assert "a file of club" in fail(2, *words, "--overwrite", cwd=place)
+        assert (place / "club" / "nodes.csv").read_bytes() == before
+    succeed(*WRITES["predict"][:-1], "club/labels.csv", cwd=place)

@@ -301,7 +301,7 @@ def test_a_preparation_is_not_lost(folder: Path, small: GraphSet, tmp_path: Path
     assert not (tmp_path / "lost.npz").exists()
 
 
-def test_lists_of_networkx_and_igraph_graphs() -> None:
+def test_lists_of_networkx_graphs() -> None:
     nx = pytest.importorskip("networkx")
     one, two = nx.path_graph(["a", "b"]), nx.cycle_graph(3)
     nx.set_node_attributes(one, {"a": "C", "b": "N"}, "element")
@@ -311,9 +311,6 @@ def test_lists_of_networkx_and_igraph_graphs() -> None:
     assert graphs.sizes.tolist() == [2, 3]
     assert graphs.class_names == ("x", "y")
     assert graphs.adjacency.nnz == 8
-    igraph = pytest.importorskip("igraph")
-    three = igraph.Graph.from_networkx(two, vertex_attr_hashable="name")
-    assert load_graphs([three, three], labels=[0, 1]).adjacency.nnz == 12
 
 
 def test_lists_of_igraph_graphs_have_the_names_of_their_vertices() -> None:

@@ -42,7 +42,6 @@ def test_edge_columns_may_have_any_name(tmp_path: Path, monkeypatch: pytest.Monk
     assert (found.adjacency.toarray() != 0).sum() > 300
     assert found.preparation is not None
     assert found.preparation.unused == ("source", "when")
-    assert found.preparation.unused == ("source", "when")
     assert wanted.preparation is not None
     assert "edges" not in wanted.preparation.summary()
 

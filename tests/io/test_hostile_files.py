@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.io.test_formats import masks_file
 from tests.io.test_hostile_tables import damaged
 
 from hoplite.errors import DatasetError, GraphError
@@ -59,18 +60,6 @@ def text_files(folder):
     (folder / "g.graphml").write_text(f"<graphml>{key}<graph>{nodes}{edge}</graph></graphml>")
 
 
-def masks_file(folder):
-    rng = np.random.default_rng(0)
-    parts = rng.integers(0, 3, (4, N))
-    np.savez(
-        folder / "masks.npz",
-        node_features=rng.random((N, 3)),
-        node_labels=rng.integers(0, 3, N),
-        edges=rng.integers(0, N, (20, 2)),
-        **{f"{part}_masks": parts == i for i, part in enumerate(("train", "val", "test"))},
-    )
-
-
 def read_texts(folder):
     for read, name in (
         (read_edge_list, "edges.txt"),
@@ -82,7 +71,10 @@ def read_texts(folder):
 
 READERS = {
     "texts": (text_files, read_texts),
-    "masks": (masks_file, lambda folder: read_npz(folder / "masks.npz")),
+    "masks": (
+        lambda folder: masks_file(folder / "masks.npz"),
+        lambda folder: read_npz(folder / "masks.npz"),
+    ),
     "reddit": (reddit_files, load_reddit),
     "npz": (npz_file, lambda folder: read_npz(folder / "g.npz")),
 }

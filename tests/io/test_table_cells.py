@@ -163,16 +163,6 @@ def test_decimal_commas_of_labels_and_weights(tmp_path):
         hoplite.load(tables)
 
 
-def test_ambiguous_dates_are_text_with_a_warning(tmp_path):
-    dates = [f"0{1 + i % 3}/04/2024" for i in range(30)]
-    tables = small_tables(tmp_path, login=dates, x=[i % 7 for i in range(30)])
-    with pytest.warns(
-        HopliteWarning,
-        match="30 of 30 values could not be read reliably as a date, such as '01/04/2024'",
-    ):
-        assert "login=01/04/2024" in hoplite.load(tables).feature_names
-
-
 def test_a_day_above_12_shows_the_order_of_dates(tmp_path):
     dates = [f"0{1 + i % 3}/04/2024" for i in range(29)]
     for name, last in (("day", "13/04/2024"), ("month", "04/13/2024")):

@@ -21,15 +21,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "your-own-model.md"
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """The page's class as a module of its own, and the list of models as it was afterwards."""
+    """The page's class as a module of its own."""
     (code,) = [block.text for block in blocks(PAGE) if block.file == "my_models.py"]
     (tmp_path / "my_models.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    known = dict(MODELS)
     yield "my_models"
-    MODELS.clear()
-    MODELS.update(known)
     sys.modules.pop("my_models", None)
 
 

@@ -42,15 +42,6 @@ CODE = textwrap.dedent("""
 """)
 
 
-@pytest.fixture(autouse=True)
-def _as_before():
-    """The list of models as it was, afterwards."""
-    known = dict(MODELS)
-    yield
-    MODELS.clear()
-    MODELS.update(known)
-
-
 @pytest.fixture
 def address(tmp_path, monkeypatch):
     """Net in a module of its own, in the current folder."""
