@@ -239,7 +239,7 @@ def test_a_model_drops_most_edges_only_if_this_call_asks_for_it():
     old = pa.table({"source": [1, 2], "target": [2, 9]})
     graph = frame(pa.table({"id": [1, 2], "age": [1.0, 2.0]}), old, **drop)
     new = pa.table({"id": [4], "age": [3.0]}), pa.table({"source": [4, 4], "target": [1, 2]})
-    with pytest.raises(DatasetError, match=r"2 of 2 edges .*--add"):
+    with pytest.raises(DatasetError, match=r"2 of 2 edges .*extend"):
         frame(*new, prepare=graph)
     assert frame(*new, prepare=graph, **drop).num_edges == 0
     assert hoplite.io.extend(graph, new).num_edges == 3

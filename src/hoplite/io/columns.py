@@ -177,10 +177,7 @@ def spellings(table: Table, name: str) -> list[Cells]:
         Cells(NumberColumn, number_sql(text, comma=table.comma)),
         Cells(NumberColumn, truth_sql(text), truth=True),
         Cells(NumberColumn, comma_sql(text)),
-        *(
-            Cells(NumberColumn, amount_sql(text, sign, comma=table.comma), sign=sign)
-            for sign in SIGNS
-        ),
+        *(Cells(NumberColumn, amount_sql(text, s, comma=table.comma), sign=s) for s in SIGNS),
         Cells(DateColumn, date_sql(text)),
         Cells(TimeColumn, time_sql(text)),
         *(Cells(DateColumn, slashed_sql(text, first), first=first) for first in SLASHED),

@@ -568,13 +568,10 @@ class NodeTable:
 
     def _question(self, names: list[str], labelled: int) -> None:
         what = f"column {self._options.label!r} of {self._table.label}"
-        plain = {name: "".join(name.split()).casefold() for name in names}
-        counts = Counter(plain.values())
-        if twins := [name for name in names if counts[plain[name]] > 1]:
-            warn(
-                f"{what} has classes that differ only in capital letters or spaces: "
-                f"{some_of(map(repr, twins))}; write them alike if they are the same class."
-            )
+        plain = ["".join(name.split()).casefold() for name in names]
+        counts = Counter(plain)
+        if twins := [repr(n) for n, text in zip(names, plain, strict=True) if counts[text] > 1]:
+            warn(f"{what} has classes that differ in capital letters or spaces: {some_of(twins)}.")
         for mark in SEPARATORS:
             joined = sum(mark in name.strip(mark) for name in names)
             if self._task == AUTO and 2 * joined > len(names):
