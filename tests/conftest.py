@@ -17,6 +17,7 @@ from tests.examples import load_hypothesis_profile
 
 from hoplite import Graph, HopliteWarning, Split, load
 from hoplite.bases import find_basis
+from hoplite.engine import backend
 from hoplite.models import MODELS
 
 load_hypothesis_profile()  # before any test is collected
@@ -60,6 +61,21 @@ def _busy_machine():
         patch.setattr("hoplite.progress.ESTIMATE_SECONDS", float("inf"))
         patch.setattr("hoplite.progress.LINE_SECONDS", float("inf"))
         patch.setattr("hoplite.store.cluster.PATIENCE", 600.0)
+        yield
+
+
+@pytest.fixture
+def threads_as_before():
+    before = backend._threads
+    yield
+    backend._threads = before
+
+
+@pytest.fixture(params=["native", "numpy"])
+def each_backend(request):
+    if request.param == "native" and not backend.has_native():
+        pytest.skip("built without the C++ core")
+    with backend.use_backend(request.param):
         yield
 
 

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 from scripts.hostile_harm import damage
+from tests.conftest import make_graph
 
-from hoplite import Graph, HopliteError, Split, TrainedModel
+from hoplite import HopliteError, TrainedModel
 from hoplite.io.disk_graph import DiskGraph, write_disk_graph
 from hoplite.models import build_model, model_config
 from hoplite.store import HopStore, propagate
@@ -28,31 +29,13 @@ COUNT = 500 if os.environ.get("HOPLITE_THOROUGH") else 40
 PATIENCE = 600  # seconds, after which it hangs; the usual is some milliseconds
 
 
-def make_graph() -> Graph:
-    """Scattered split, text ids, uneven classes, isolated and unlabelled nodes, weights."""
-    rng = np.random.default_rng(1)
-    n, order = 60, rng.permutation(60)
-    labels = np.where(rng.random(n) < 0.8, 0, rng.integers(0, 4, n))
-    labels[order[45:]] = -1
-    labels[order[:4]] = np.arange(4)
-    return Graph.from_edges(
-        rng.integers(0, 50, (150, 2)),
-        rng.standard_normal((n, 7), np.float32),
-        labels,
-        weights=rng.uniform(0.5, 2, 150).astype(np.float32),
-        split=Split(order[:20], order[20:30], order[30:45]),
-        class_names=("ä", "b", "c", "d"),
-        node_ids=[f"n{i}" for i in order],
-    )
-
-
-GRAPH = make_graph()
+GRAPH = make_graph(60, 7, 4, seed=1, dtype=np.float32)
 
 
 def model() -> TrainedModel:
     config = model_config("hlgc", 3, gate="class", bias=True)
     weights = build_model(config, 7, 4).initial(np.random.default_rng(3))
-    return TrainedModel(config, weights, 7, ("ä", "b", "c", "d"), None, {"seed": 3})
+    return TrainedModel(config, weights, 7, GRAPH.class_names, None, {"seed": 3})
 
 
 def read_graph(folder: Path) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """What is shipped, and what is said of it: sdist, metadata, versions, sizes, the Dockerfile."""
 
-import importlib.util
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tarfile
 import tomllib
 from email import message_from_bytes
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,10 +26,7 @@ def read(name):
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("test_wheel", ROOT / "scripts/test_wheel.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "scripts/test_wheel.py")))
 
 
 @pytest.fixture(scope="module")

@@ -21,14 +21,7 @@ from hoplite.engine.backend import (
 from hoplite.errors import ConfigError
 
 
-@pytest.fixture
-def _threads_as_before():
-    before = backend._threads
-    yield
-    backend._threads = before
-
-
-@pytest.mark.usefixtures("_threads_as_before")
+@pytest.mark.usefixtures("threads_as_before")
 def test_threads_are_the_processes_or_the_blocks():
     set_num_threads(1024)
     assert get_num_threads() == 1024

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import pickle
+import runpy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,10 +101,7 @@ def test_names_that_no_file_can_have(source, read):
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("build_datasets", SCRIPT)
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    return SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 
 
 @pytest.mark.skipif(not PLANETOID.is_dir(), reason="HOPLITE_PLANETOID is not set")

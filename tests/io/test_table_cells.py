@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.io.test_hostile_tables import complaint as complaint_of
+from tests.io.test_hostile_tables import write
 
 import hoplite
 from hoplite import io as datasets
@@ -16,25 +18,9 @@ from hoplite.errors import DatasetError, HopliteWarning
 from hoplite.preparation import AS_THEY_ARE
 
 read_tables = partial(datasets.read_tables, prepare=AS_THEY_ARE)
+complaint = partial(complaint_of, read_tables)
 
 NODES = "id,x\na,1\nb,2\n"
-EDGES = "source,target\na,b\n"
-
-
-def write(folder, nodes=NODES, edges=EDGES):
-    for stem, table in (("nodes", nodes), ("edges", edges)):
-        if isinstance(table, str):
-            (folder / f"{stem}.csv").write_bytes(table.encode())
-        else:
-            pq.write_table(pa.table(table), folder / f"{stem}.parquet")
-    return folder
-
-
-def complaint(folder):
-    with pytest.raises(DatasetError) as caught:
-        read_tables(folder)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_white_space_around_text_does_not_count(tmp_path):
@@ -82,7 +68,6 @@ def test_two_columns_that_give_the_same_feature(tmp_path):
         f"columns 'x=u' and 'x' of {path} both produce the feature 'x=u'; rename one of them."
     )
     assert complaint(tmp_path) == sentence
-    (tmp_path / "nodes.csv").unlink()
     write(tmp_path, {"id": ["a", "b"], "e": [[1, 2], [3, 4]], "e[1]": [1, 2]})
     assert "both produce the feature 'e[1]'" in complaint(tmp_path)
 
@@ -134,8 +119,7 @@ def test_sparse_lists_and_several_row_groups(tmp_path):
     rows = np.zeros((50, 40), np.float32)
     rows[np.arange(50), np.arange(50) % 40] = 1 + np.arange(50)
     nodes = pa.table({"id": np.arange(50), "e": pa.array(list(rows))})
-    write(tmp_path, edges="source,target\n")
-    (tmp_path / "nodes.csv").unlink()
+    (tmp_path / "edges.csv").write_text("source,target\n")
     pq.write_table(nodes, tmp_path / "nodes.parquet", row_group_size=7)
     features = read_tables(tmp_path).features
     np.testing.assert_array_equal(features.toarray(), rows)

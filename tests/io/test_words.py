@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -11,6 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
+from tests.io.test_sources import written
 
 import hoplite
 from hoplite import ConfigError, DatasetError, HopliteWarning, TrainedModel
@@ -52,14 +52,6 @@ def tables(seed=0, n=60, gaps=True):
     return nodes, edges
 
 
-def write(folder: Path, nodes: pd.DataFrame, edges: pd.DataFrame | None) -> Path:
-    folder.mkdir()
-    nodes.to_csv(folder / "nodes.csv", index=False)
-    if edges is not None:
-        edges.to_csv(folder / "edges.csv", index=False)
-    return folder
-
-
 def reference(nodes, rows, **options):
     """TF-IDF of all rows with the terms of some, by scikit-learn."""
     text = nodes[NAME].fillna("").tolist()
@@ -72,7 +64,7 @@ def reference(nodes, rows, **options):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_is_the_tfidf_of_scikit_learn_with_the_terms_of_training_rows(tmp_path, source, seed):
     nodes, edges = tables(seed)
-    data = (nodes, edges) if source == "frames" else write(tmp_path / "t", nodes, edges)
+    data = (nodes, edges) if source == "frames" else written(tmp_path, (nodes, edges))
     graph = hoplite.load(data)
     train = np.flatnonzero(nodes["split"] == "train")
     assert graph.split.train.tolist() == train.tolist()
@@ -180,7 +172,7 @@ def test_a_saved_model_prepares_new_nodes_with_its_own_terms(tmp_path):
 
 def test_graphs_on_disk_have_words_only_if_they_are_named(tmp_path):
     nodes, edges = tables()
-    data = write(tmp_path / "data", nodes, edges)
+    data = written(tmp_path, (nodes, edges))
     with pytest.warns(HopliteWarning, match="graphs on disk and hop stores are dense"):
         import_tables(data, tmp_path / "out", memory=300 * 10**6)
     graph = DiskGraph(tmp_path / "out")
@@ -224,7 +216,7 @@ COMMAS = ["0,5", "1,25", "-3", "10,75"]
 def test_decimal_commas(tmp_path, cells, numbers):
     nodes = pd.DataFrame({"id": range(4), "age": [1, 2, 3, 4], "x": cells})
     edges = pd.DataFrame({"source": [0], "target": [1]})
-    data = write(tmp_path / "t", nodes, edges)
+    data = written(tmp_path, (nodes, edges))
     if numbers is None:
         with pytest.warns(HopliteWarning, match="'x' .* is read as text because"):
             graph = hoplite.load(data, scale="none")

@@ -5,19 +5,10 @@ import pytest
 import torch
 from tests import pyg
 
-from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
 from hoplite.nets.view import GraphView
-
-
-@pytest.fixture(params=["native", "numpy"])
-def backend(request):
-    if request.param == "native" and not has_native():
-        pytest.skip("built without the C++ core")
-    with use_backend(request.param):
-        yield
 
 
 def weights_of(model, seed=0):
@@ -52,7 +43,7 @@ def test_equals_two_gcnconv_layers(cora):
 @pytest.mark.parametrize("operator", ["renormalized", "random_walk"])
 @pytest.mark.parametrize("dropout", [None, Dropout(0.4, 3, 7, nodes=0.3)])
 @pytest.mark.parametrize("rows", [None, np.array([17, 5, 39, 5])])
-@pytest.mark.usefixtures("backend")
+@pytest.mark.usefixtures("each_backend")
 def test_two_layers_and_their_gradients(graphs, dense, sparse, operator, dropout, rows):
     graph = graphs(n=40, d=6, sparse=sparse, density=0.06)
     model = build_model(model_config("gcn", hidden=8, operator=operator), 6, 3)

@@ -6,7 +6,6 @@ import torch
 
 from hoplite import train
 from hoplite.engine import backend as backend_module
-from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
@@ -16,14 +15,6 @@ from hoplite.training import stored
 
 GATES = ("node", "class", "feature")
 ROWS = np.array([11, 3, 29, 3])
-
-
-@pytest.fixture(params=["native", "numpy"])
-def backend(request):
-    if request.param == "native" and not has_native():
-        pytest.skip("built without the C++ core")
-    with use_backend(request.param):
-        yield
 
 
 def build(gate, graph, hops=3, **options):
@@ -66,7 +57,7 @@ def dense_hops(graph, dense, config, dropout):
 @pytest.mark.parametrize("dropout", [None, Dropout(0.4, 3, 7, nodes=0.2)])
 @pytest.mark.parametrize("rows", [None, ROWS])
 @pytest.mark.parametrize("basis", ["monomial", "chebyshev"])
-@pytest.mark.usefixtures("backend")
+@pytest.mark.usefixtures("each_backend")
 def test_gates_and_their_gradients(graphs, dense, gate, sparse, dropout, rows, basis):
     graph = graphs(n=40, d=7, sparse=sparse, density=0.1)
     model = build(gate, graph, basis=basis)

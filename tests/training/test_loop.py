@@ -49,14 +49,7 @@ def same_bits(one, other):
 # ---- bits
 
 
-@pytest.fixture
-def _threads_as_before():
-    before = backend._threads
-    yield
-    backend._threads = before
-
-
-@pytest.mark.usefixtures("_threads_as_before")
+@pytest.mark.usefixtures("threads_as_before")
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize(
     ("model", "options"),
@@ -89,7 +82,7 @@ def test_a_seed_gives_the_same_bits_alone_and_among_others_on_any_threads(
             assert same_bits(other, among[3])
 
 
-@pytest.mark.usefixtures("_threads_as_before")
+@pytest.mark.usefixtures("threads_as_before")
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no timer")
 def test_a_signal_ends_a_training_of_several_seeds(cora):
     set_num_threads(2)
@@ -155,7 +148,7 @@ def test_without_validation_the_last_epoch_counts(graphs):
     assert fit(graph, [Run(settings(), 0, last=5)])[0].epochs == 5
 
 
-@pytest.mark.usefixtures("_threads_as_before")
+@pytest.mark.usefixtures("threads_as_before")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_progress_counts_all_runs_and_those_that_ended(graphs, threads):
     set_num_threads(threads)

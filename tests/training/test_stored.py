@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import hoplite
 from hoplite import ConfigError, TrainingConfig, machine, model_config
@@ -36,19 +35,9 @@ def store(graph, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def untidy(tmp_path_factory):
-    """A weighted graph with isolated nodes, sparse features and a split in no order; its store."""
-    rng = np.random.default_rng(4)
-    labels = rng.choice(3, 90, p=[0.6, 0.3, 0.1])
-    features = (rng.random((90, 7)) < 0.3) * rng.normal(size=(90, 7)) + np.eye(3, 7)[labels]
-    edges = rng.integers(0, 80, (200, 2))
-    graph = hoplite.Graph.from_edges(
-        edges,
-        sp.csr_array(features.astype(np.float32)),
-        labels,
-        weights=rng.uniform(0.01, 5, 200),
-        split=hoplite.Split(*np.split(rng.permutation(90)[:85], [50, 70])),
-    )
+def untidy(graphs, tmp_path_factory):
+    """A graph with sparse features and more isolated nodes; its store."""
+    graph = graphs(n=90, d=7, seed=4, dtype=np.float32, sparse=True, isolated=10, density=0.05)
     return graph, propagate(graph, tmp_path_factory.mktemp("untidy"), hops=3)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from pyarrow import csv
+from tests.io.test_extend import write
 
 import hoplite
 from hoplite import TrainedModel
@@ -42,13 +42,6 @@ def tables(seed=0, n=ACCOUNTS, weights=False):
     edges = {"source": ids[ends[0]], "target": ids[ends[1]]}
     edges |= {"weight": rng.uniform(5, 15, ends.shape[1])} if weights else {}
     return pa.table(nodes), pa.table(edges)
-
-
-def write(folder, nodes, edges):
-    folder.mkdir()
-    csv.write_csv(nodes, folder / "nodes.csv")
-    csv.write_csv(edges, folder / "edges.csv")
-    return folder
 
 
 @pytest.fixture(scope="module")
