@@ -7,6 +7,7 @@ import os
 import runpy
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.examples import load_hypothesis_profile
 from hoplite import Graph, HopliteWarning, Split, load
 from hoplite.bases import find_basis
 from hoplite.engine import backend
+from hoplite.graph import Relation
 from hoplite.models import MODELS
 
 load_hypothesis_profile()  # before any test is collected
@@ -135,16 +137,16 @@ def make_graph(
         )
 
 
-def dense_operator(graph: Graph, name: str) -> np.ndarray:
+def dense_operator(graph: Graph | Relation, name: str) -> np.ndarray:
     """The operator, entry by entry from its definition."""
     weights = graph.adjacency.toarray().astype(np.float64)
     if name == "renormalized":
         weights = weights + graph.loop_weight * np.eye(len(weights))
-    degrees = weights.sum(axis=1)
+    rows, columns = weights.sum(axis=1), weights.sum(axis=0)
     normal = np.zeros_like(weights)
     for i, j in np.argwhere(weights):
-        other = degrees[i] if name == "random_walk" else degrees[j]
-        normal[i, j] = weights[i, j] / np.sqrt(degrees[i] * other)
+        other = rows[i] if name == "random_walk" else columns[j]
+        normal[i, j] = weights[i, j] / np.sqrt(rows[i] * other)
     return np.eye(len(weights)) - normal if name == "laplacian" else normal
 
 
@@ -202,16 +204,11 @@ def graphs() -> Callable[..., Graph]:
 
 
 @pytest.fixture(scope="session")
-def dense() -> type:
+def dense() -> SimpleNamespace:
     """The dense twins, gathered under one name."""
-
-    class Dense:
-        operator = staticmethod(dense_operator)
-        basis = staticmethod(dense_basis)
-        polynomial = staticmethod(polynomial)
-        features = staticmethod(dense_features)
-
-    return Dense
+    return SimpleNamespace(
+        operator=dense_operator, basis=dense_basis, polynomial=polynomial, features=dense_features
+    )
 
 
 @pytest.fixture(scope="session")

@@ -223,8 +223,6 @@ def test_bad_samples(task):
         LGCClassifier("cora").fit(nodes, y)
     with pytest.raises(ConfigError, match="hops is '2'"):
         HopFeatures(graph, hops="2").fit(nodes)
-    with pytest.raises(ValueError, match="Unknown label type"):
-        model.fit([1, 2, 3], [0.1, 0.2, 0.3])
 
 
 def test_another_graph_is_prepared_as_that_of_the_fit():

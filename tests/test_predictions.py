@@ -125,17 +125,12 @@ def test_probabilities_of_all_classes_and_the_split(graph, store, tmp_path):
     assert [one or None for one in text["split"].to_pylist()] == parts.tolist()
 
 
-def test_no_file_is_lost(graph, tmp_path):
+def test_the_command_counts_sets_by_size(graph, tmp_path):
     hoplite.train(graph, "lgc", hops=1, epochs=2).model.save(tmp_path / "model")
     hoplite.io.write_npz(tmp_path / "graph.npz", graph)
     out = tmp_path / "p.csv"
-    out.write_text("mine")
     words = ["predict", tmp_path / "model", tmp_path / "graph.npz", "--out", out]
-    done = command(*words, "--proba")
-    assert done.returncode == 1
-    assert "p.csv already exists; use --overwrite" in done.stderr
-    assert out.read_text() == "mine"
-    done = command(*words, "--proba", "--sets", 0.8, "--overwrite", "--json")
+    done = command(*words, "--proba", "--sets", 0.8, "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["coverage"] == 0.8

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv
+from tests.conftest import dense_operator
 from tests.examples import examples
 from tests.untidy import SEEDS
 
@@ -55,27 +56,12 @@ def arcs_graph(
     )
 
 
-def dense_operators(graph: Graph, name: str) -> list[np.ndarray]:
-    found = []
-    for relation in graph.relations:
-        weights = relation.adjacency.toarray().astype(np.float64)
-        if name == "renormalized":
-            weights = weights + relation.loop_weight * np.eye(len(weights))
-        rows, columns = weights.sum(axis=1), weights.sum(axis=0)
-        normal = np.zeros_like(weights)
-        for i, j in np.argwhere(weights):
-            other = rows[i] if name == "random_walk" else columns[j]
-            normal[i, j] = weights[i, j] / np.sqrt(rows[i] * other)
-        found.append(np.eye(len(weights)) - normal if name == "laplacian" else normal)
-    return found
-
-
 def dense_hops(graph: Graph, name: str, basis: str, hops: int) -> np.ndarray:
     """I, p_1(S_1) .. p_k(S_1), p_1(S_2) ..: (1 + R k, n, n)."""
     chosen, one = find_basis(basis), np.eye(graph.num_nodes)
     middle, half = chosen.mapping(*OPERATORS[name].spectrum)
     found = [one]
-    for matrix in dense_operators(graph, name):
+    for matrix in [dense_operator(one, name) for one in graph.relations]:
         moved, before, now = (matrix - middle * one) / half, one, one
         for a, b, g in chosen.steps(hops):
             before, now = now, (a * moved + b * one) @ now - g * before
@@ -135,7 +121,7 @@ def test_values_and_gradients(
 def test_norms_and_transposes(name: str) -> None:
     for seed in range(5):
         graph = arcs_graph(np.random.default_rng(seed), types=False)
-        out, into = dense_operators(graph, name)
+        out, into = [dense_operator(one, name) for one in graph.relations]
         assert np.linalg.norm(out, 2) <= OPERATORS[name].norm_bound + 1e-12
         np.testing.assert_allclose(into, out.T, atol=1e-14)
         own = OPERATORS[name].matrix(graph.relations[0], np.float64)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.explain.test_explain import untrained
 from tests.io.test_preparation import columns, write
 from tests.untidy import SEEDS, UNTRAINED
 from tests.untidy import graphs as untidy_graphs
@@ -44,10 +45,7 @@ def test_features_as_they_are(graph, case, operator, seed):
     features[:, flag] = rng.random(len(features)) < 0.5
     graph = Graph(graph.adjacency, features, class_names=graph.class_names)
     config = model_config(case[0], int(rng.integers(0, 4)), operator, case[1], bias=True)
-    model = build_model(config, graph.num_features, graph.num_classes)
-    weights = model.initial(np.random.default_rng(seed))
-    weights["bias"] += np.linspace(-0.3, 0.3, graph.num_classes)
-    trained = TrainedModel(config, weights, graph.num_features, graph.class_names)
+    trained = untrained(config, graph, seed, graph.class_names)
     explainer, predicted = Explainer(trained, graph), trained.predict(graph)
     for node in rng.choice(graph.num_nodes, 3, replace=False):
         report = explainer.explain(int(node)).changes(range(graph.num_features))

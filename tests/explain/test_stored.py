@@ -9,23 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.explain.test_explain import check_neighbourhood
+from tests.explain.test_explain import CASES, check_neighbourhood
 from tests.explain.test_explain import untrained as random_model
 from tests.untidy import UNTRAINED, cut_store, folder
 from tests.untidy import graphs as untidy_graphs
 
 from hoplite import StoreError, propagate
-from hoplite.bases import EXAMPLES
 from hoplite.explain import explain, flips
 from hoplite.models import model_config
 from hoplite.operators import SYMMETRIC
-
-CASES = [
-    *[(model, "monomial") for model in ("sgc", "egc", "lgc")],
-    *[("lgc", basis) for basis in EXAMPLES[1:]],
-    ("blocks", EXAMPLES[-1]),
-    ("jacobiconv", EXAMPLES[-1]),
-]
 
 
 def untrained(config, graph, seed=0, names=None):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.io.test_npz import same_graph
 
 from hoplite.io import load, reddit_like, synthetic
 
@@ -20,15 +21,6 @@ PINNED = (
 def homophily(graph):
     rows = np.repeat(np.arange(graph.num_nodes), np.diff(graph.adjacency.indptr))
     return (graph.labels[rows] == graph.labels[graph.adjacency.indices]).mean()
-
-
-def same(one, two):
-    for part in ("indptr", "indices", "data"):
-        np.testing.assert_array_equal(getattr(one.adjacency, part), getattr(two.adjacency, part))
-    np.testing.assert_array_equal(one.features, two.features)
-    np.testing.assert_array_equal(one.labels, two.labels)
-    for part in ("train", "val", "test"):
-        np.testing.assert_array_equal(getattr(one.split, part), getattr(two.split, part))
 
 
 @st.composite
@@ -69,7 +61,7 @@ def test_every_graph_is_simple_and_of_the_size_asked_for(given):
     parts = np.concatenate([graph.split.train, graph.split.val, graph.split.test])
     assert np.sort(parts).tolist() == list(range(given["nodes"]))
     assert np.unique(graph.labels[graph.split.train]).size == given["classes"]
-    same(graph, synthetic(**given))
+    same_graph(graph, synthetic(**given))
 
 
 @given(seed=st.integers(0, 2**32), asked=st.floats(0, 1))
@@ -89,7 +81,7 @@ def test_the_bits_are_those_of_the_day_it_was_written():
 
 def test_reddit_like_by_name():
     graph = load("Reddit-Like:0.005", seed=1)
-    same(graph, reddit_like(0.005, seed=1))
+    same_graph(graph, reddit_like(0.005, seed=1))
     assert graph.name == "reddit-like:0.005"
     sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
     assert sizes == (1165, 286_540, 602, 41)

@@ -1,16 +1,14 @@
 """Fixed filters: their numbers are those of the definitions, wherever they are evaluated."""
 
 import numpy as np
-import pytest
 import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-import hoplite
 from hoplite import Graph
 from hoplite.engine.propagation import Propagation
-from hoplite.models import MODELS, LinearModel, build_model, model_config
+from hoplite.models import build_model, model_config
 
 FIXED = ["s2gc", "ppr", "heat", "dgc"]
 
@@ -90,13 +88,3 @@ def test_many_steps_cost_few_hops():
     assert hops("dgc", hops=900, time=6.0) < 60
     assert hops("ppr", hops=10, alpha=1.0) == 0
     assert hops("dgc", hops=7, time=7.0) == 7  # SGC
-
-
-@pytest.mark.parametrize("model", [n for n, m in MODELS.items() if issubclass(m, LinearModel)])
-def test_no_hops_is_logistic_regression_on_the_features(graphs, model):
-    graph = graphs(n=40, d=4)
-    trained = hoplite.train(graph, model, hops=0, dropout=0, epochs=5, bias=True).model
-    own = model in ("blocks", "jacobiconv")  # whose maps have the coefficients
-    scale = 1.0 if own else trained.filter_coefficients_[0]
-    expected = scale * (np.asarray(graph.features) @ trained.maps_[0])
-    np.testing.assert_allclose(trained.logits(graph), expected + trained.weights["bias"], atol=1e-5)

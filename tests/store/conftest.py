@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -40,12 +41,7 @@ def all_bytes(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def stores():
-    class Stores:
-        cut = staticmethod(cut_store)
-        in_memory = staticmethod(in_memory)
-        all_bytes = staticmethod(all_bytes)
-
-    return Stores
+    return SimpleNamespace(cut=cut_store, in_memory=in_memory, all_bytes=all_bytes)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import softmax
 from tests import pyg, untidy
 from tests.examples import examples
 
@@ -23,11 +24,6 @@ def walk(S, G, alpha, fix):
     for _ in range(STEPS):
         found = fix(alpha * S @ found + (1 - alpha) * G)
     return found
-
-
-def softmax(logits):
-    found = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return found / found.sum(axis=1, keepdims=True)
 
 
 def by_hand(S, Z, nodes, labels, settings):
@@ -68,7 +64,7 @@ def test_equal_to_the_formulas(dense, graph, correct, smooth, scale, seed):
     settings = CorrectSmooth(known.nodes, known.labels, correct, smooth, scale)
     found = settings.outputs(graph, logits)
     S = dense.operator(graph, "adjacency")
-    wanted = by_hand(S, softmax(logits), train, graph.labels[train], settings)
+    wanted = by_hand(S, softmax(logits, axis=1), train, graph.labels[train], settings)
     if settings.idle:
         assert found is logits
     else:
@@ -94,7 +90,7 @@ def test_equal_to_torch_geometric(scale, weighted):
     index, weight = torch.from_numpy(np.stack([S.row, S.col])).long(), torch.from_numpy(S.data)
     theirs = layers.CorrectAndSmooth(STEPS, 0.9, STEPS, 0.7, scale is None, scale or 1.0)
     mask, y = torch.from_numpy(nodes), torch.from_numpy(graph.labels[nodes])
-    soft = torch.from_numpy(softmax(logits))
+    soft = torch.from_numpy(softmax(logits, axis=1))
     soft = theirs.correct(soft, y, mask, index, weight)
     wanted = theirs.smooth(soft, y, mask, index, weight)
     np.testing.assert_allclose(
@@ -120,7 +116,7 @@ def test_validation_chooses_from_the_whole_grid_and_ties_go_to_the_simplest(grap
             return float((outputs[split.val].argmax(axis=1) == labels[split.val]).mean())
 
         values = [
-            right(by_hand(S, softmax(logits), split.train, labels[split.train], one))
+            right(by_hand(S, softmax(logits, axis=1), split.train, labels[split.train], one))
             for one in grid
         ]
         chosen = known.chosen(graph, logits, right)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hoplite
-from hoplite import Graph, GraphError, Split
+from hoplite import Graph, GraphError
 
 
 def test_cora_reaches_the_papers_level(cora):
@@ -41,10 +41,3 @@ def test_graph_without_labels(graphs):
     graph = Graph(graphs().adjacency, graphs().features)
     with pytest.raises(GraphError, match="the graph has no labels; pass labels="):
         hoplite.train(graph)
-
-
-def test_graph_without_edges():
-    graph = Graph.from_edges(
-        [], np.eye(4, dtype=np.float32), [0, 1, 0, 1], split=Split([0, 1], [2, 3])
-    )
-    assert hoplite.train(graph, "sgc", hops=3, epochs=3).runs[0].epochs == 3
