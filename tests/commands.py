@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -143,10 +144,10 @@ class Process:
         log: Path | None = None,
         talk: bool = False,
     ) -> None:
-        self._texts = [Path(folder(), f"{next(numbers)}-{name}") for name in ("out", "err")]
+        self._texts = [log or Path(folder(), f"{next(numbers)}-{name}") for name in ("out", "err")]
         for path in self._texts:
             path.touch()
-        streams = [os.devnull, *(log or path for path in self._texts)]
+        streams = [os.devnull, *self._texts]
         if talk:
             pipes = os.pipe(), os.pipe()
             streams[:2] = [f"/proc/{os.getpid()}/fd/{end}" for end in (pipes[0][0], pipes[1][1])]
@@ -177,6 +178,15 @@ class Process:
                 raise subprocess.TimeoutExpired(self.args, timeout)
             time.sleep(0.005)
         return code
+
+    def wait_until(self, look: Callable[[], Any]) -> Any:
+        """What ``look`` finds while the process runs, when it finds something."""
+        deadline = time.monotonic() + 600
+        while not (found := look()):
+            assert self.poll() is None, [path.read_text("utf-8") for path in self._texts]
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        return found
 
     def communicate(self, timeout: float = 600) -> tuple[str, str]:
         """What it wrote, when it has ended."""

@@ -30,7 +30,6 @@ class Dask:
 
     def __init__(self, folder: Path, *options: str, **environment: str) -> None:
         self._file, self._log = folder / "scheduler.json", folder / "log"
-        self._log.touch()
         self._processes: list[Any] = []
         allowed = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
         self._environment = allowed | environment

@@ -122,7 +122,7 @@ def disagreement(draws: list[torch.Tensor], sharpen: float, confidence: float) -
     each = torch.stack([values.softmax(dim=1) for values in draws])
     common = each.mean(dim=0).detach()
     if sharpen:
-        target = common ** (1 / sharpen)
+        target = (common / common.amax(dim=1, keepdim=True)) ** (1 / sharpen)
         target = target / target.sum(dim=1, keepdim=True)
     else:
         target = torch.nn.functional.one_hot(common.argmax(dim=1), common.shape[1]).double()

@@ -70,20 +70,12 @@ def test_epoch(context):
     found = {}
     for figure in outcome.figures:
         found.setdefault(figure.case, []).append(figure)
-    names = {
-        case: {figure.peer and figure.peer.split(" (")[0] for figure in figures}
-        for case, figures in found.items()
-    }
-    rows = {epoch.ROWS, "SGConv K=2, cached"}
-    assert names == {
-        "cora, lgc, 3 hops, 1 thread": {None, epoch.TORCH},
-        "cora, lgc, 3 hops, 2 threads": {epoch.TORCH, "TAGConv K=3", "TAGConv K=3, CSR"},
-        "pubmed, egc, 2 hops, 2 threads": {epoch.TORCH},
-        "pubmed, gcn, 2 threads": {epoch.TORCH, "GCNConv, 2 layers"},
-        "cora, sgc, 2 hops, 2 threads": {epoch.TORCH, "SGConv K=2"},
-        "cora, sgc, 2 hops, no dropout, 2 threads": rows,
-        "cora, sgc, 2 hops, no dropout, 2 threads: set-up and first epoch": rows,
-    }
+    counts = [sum(figure.peer is not None for figure in figures) for figures in found.values()]
+    assert counts == [1, 3, 1, 2, 2, 2, 2]
+    geometric = {"TAGConv K=3", "TAGConv K=3, CSR", "GCNConv, 2 layers"}
+    geometric |= {"SGConv K=2", "SGConv K=2, cached"}
+    names = {figure.peer.split(" (")[0] for figure in outcome.figures if figure.peer}
+    assert names == {epoch.TORCH, epoch.ROWS} | geometric
     for figures in found.values():  # the strongest peer first
         ratios = [figure.ratio for figure in figures if figure.peer]
         assert ratios == sorted(ratios)

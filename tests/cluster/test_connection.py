@@ -103,7 +103,6 @@ def test_late_workers_that_do_not_fit_get_no_work(graphs, tmp_path, monkeypatch,
     assert store.verify() == []
     assert len(store.manifest.panels) == 8
     # when no other is left, the reason is reported
-    monkeypatch.setattr("hoplite.store.cluster.PATIENCE", 2.0)
     for worker in bad:
         worker.kill()
     dask.wait_for(1)
@@ -115,6 +114,7 @@ def test_late_workers_that_do_not_fit_get_no_work(graphs, tmp_path, monkeypatch,
             good.kill()
             good.wait()
             dask.wait_for(1)
+            monkeypatch.setattr("hoplite.store.cluster.PATIENCE", 5.0)
 
     with pytest.raises(ClusterError, match=r"has Hoplite 0.0.7 \(build .*but this machine has"):
         propagate(graph, tmp_path / "t", hops=3, cluster=dask.address, progress=swap)

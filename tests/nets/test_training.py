@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import cross_entropy, softmax
+from tests.dense import disagreement
+from torch.nn.functional import cross_entropy
 
 from hoplite import train
 from hoplite.config import TrainingConfig
@@ -58,11 +59,7 @@ def whole_loss(model, w, problem, training, seed, step):
     loss = sum(((one if weights is None else one * weights).mean()) for one in losses)
     loss = loss / len(found)
     if training.consistency:
-        chances = softmax(torch.stack(found), dim=2)
-        mean = chances.mean(dim=0).detach()
-        target = mean ** (1 / training.sharpen)
-        target = target / target.sum(dim=1, keepdim=True)
-        apart = (chances - target).square().sum() / (len(found) * chances.shape[1])
+        apart = disagreement(found, training.sharpen, training.confidence)
         loss = loss + training.consistency * apart
     return loss
 

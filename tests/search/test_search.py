@@ -265,9 +265,8 @@ def test_a_search_that_is_stopped_leaves_no_process_and_loses_nothing(tmp_path, 
     words = ["search", "cora", "--out", tmp_path, "--epochs", "100000", "--patience", "60"]
     words += ["--workers", "2", "--executor", executor, "--grid", "default"]
     process = commands.start(*words)
-    while (done := finished(tmp_path)) < 3:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    process.wait_until(lambda: finished(tmp_path) >= 3)
+    done = finished(tmp_path)
     children = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT) if number == signal.SIGINT else process.kill()
     text, errors = process.communicate()

@@ -7,7 +7,6 @@ import csv
 import json
 import os
 import signal
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -128,11 +127,7 @@ def serving(*words: Any, log: Path, **options: Any) -> Iterator[tuple[dict[str, 
     """`hoplite serve WORDS` in a process: what it prints, and the process, which is ended."""
     process = start("serve", *words, "--port", 0, "--json", log=log, **options)
     try:
-        deadline = time.monotonic() + 600
-        while "}" not in log.read_text(encoding="utf-8"):
-            assert process.poll() is None, log.read_text(encoding="utf-8")
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        process.wait_until(lambda: "}" in log.read_text(encoding="utf-8"))
         text = log.read_text(encoding="utf-8")
         yield json.loads(text[text.index("{") : text.index("}") + 1]), process
     finally:
@@ -145,7 +140,6 @@ def serving(*words: Any, log: Path, **options: Any) -> Iterator[tuple[dict[str, 
 def address(model: TrainedModel, tables: Path, tmp_path_factory: pytest.TempPathFactory):
     """Where the tables and their model are served."""
     log = tmp_path_factory.mktemp("log") / "serve.txt"
-    log.touch()
     with serving(tables.parent / "model", tables, log=log) as (report, _):
         yield report["address"].rstrip("/")
 

@@ -212,7 +212,6 @@ def test_what_breaks_is_told_in_one_sentence(answers, monkeypatch, error, status
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_when_asked_to(model, tables, tmp_path, number):
     log = tmp_path / "log"
-    log.touch()
     before = sorted((path, path.stat().st_mtime) for path in tables.parent.rglob("*"))
     with serving(tables.parent / "model", tables, log=log, cwd=tmp_path) as (report, process):
         kept = socket.create_connection(("127.0.0.1", report["port"]))  # an idle client
@@ -309,7 +308,6 @@ def test_wrong_use(model, tables, words, code, sentence):
 
 def test_others_are_warned_of(model, tables, tmp_path):
     log = tmp_path / "log"
-    log.touch()
     words = [tables.parent / "model", tables, "--host", "0.0.0.0"]
     with serving(*words, log=log) as (report, _):
         assert report["address"].startswith("http://127.0.0.1:")

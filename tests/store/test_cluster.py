@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import time
 
 import numpy as np
 import pytest
@@ -186,9 +185,7 @@ def test_the_command_is_interrupted_and_goes_on(work, stores, tmp_path):
     words = ["propagate", tmp_path / "graph.npz", "--hops", HOPS, "--out", folder, "--json"]
     words += ["--cluster", "local:2"]
     process = start(*words)
-    while not list(folder.glob("v0/hops/h1/*.npy")):
-        assert process.poll() is None
-        time.sleep(0.01)
+    process.wait_until(lambda: list(folder.glob("v0/hops/h1/*.npy")))
     workers = local_workers(process.pid)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, errors = process.communicate()

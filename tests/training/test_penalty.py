@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.dense import disagreement
 from tests.examples import examples
 
 from hoplite.training.objective import penalty
@@ -15,16 +16,7 @@ from hoplite.training.objective import penalty
 def judged(logits, sharpen, confidence):
     """The formula of the module's docstring, by autograd."""
     z = torch.tensor(logits, requires_grad=True)
-    chances = z.softmax(dim=2)
-    mean = chances.detach().mean(dim=0)
-    if sharpen:
-        scaled = (mean / mean.amax(dim=1, keepdim=True)) ** (1 / sharpen)
-        target = scaled / scaled.sum(dim=1, keepdim=True)
-    else:
-        target = torch.nn.functional.one_hot(mean.argmax(dim=1), mean.shape[1])
-    counts = mean.amax(dim=1) >= confidence
-    distances = (chances - target).square().sum(dim=2) * counts
-    value = distances.sum() / (logits.shape[0] * logits.shape[1])
+    value = disagreement([*z], sharpen, confidence)
     value.backward()
     return value.item(), z.grad.numpy()
 
