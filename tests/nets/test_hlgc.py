@@ -9,11 +9,11 @@ from hoplite.engine import backend as backend_module
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
+from hoplite.nets.hlgc import GATES
 from hoplite.nets.view import GraphView, HopView
 from hoplite.store import propagate
 from hoplite.training import stored
 
-GATES = ("node", "class", "feature")
 ROWS = np.array([11, 3, 29, 3])
 
 

@@ -18,7 +18,7 @@ from hoplite.graph import Graph, Split
 from hoplite.search.auto import decide, list_candidates
 from hoplite.search.trials import FILE
 from hoplite.training.comparison import Candidate, standard_error
-from hoplite.training.runs import OutOfTimeError, time_limit
+from hoplite.training.runs import OutOfTimeError, _limit, time_limit
 
 module = sys.modules["hoplite.search.auto"]  # the package's name of it is the function's
 sampling = sys.modules["hoplite.search.sample"]
@@ -183,9 +183,7 @@ def test_training_ends_with_its_time(graph):
 
     def stop(progress):
         ends.append(progress.epoch)
-        module_limit.set((-math.inf, True))
-
-    from hoplite.training.runs import _limit as module_limit
+        _limit.set((-math.inf, True))
 
     for model in ("lgc", "blocks"):
         with time_limit(1e9, keep_best=True):

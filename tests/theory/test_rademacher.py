@@ -1,5 +1,6 @@
 """The complexity against brute force, and every bound against the complexity."""
 
+import dataclasses
 import itertools
 import math
 
@@ -117,8 +118,6 @@ def test_no_bound_is_ever_below_the_complexity(data):
 @examples(80)
 @given(chosen=classes(most_nodes=5), outputs=st.integers(2, 3))
 def test_nor_for_several_outputs(chosen, outputs):
-    import dataclasses
-
     many = dataclasses.replace(chosen, outputs=outputs)
     found = many.estimate(2**15)
     assert found.exact
