@@ -1,4 +1,4 @@
-"""Hoplite: linear graph convolutions, fast on a CPU and exact in what they say.
+"""Hoplite: linear graph convolutions, fast on a CPU, whose predictions are exact sums of terms.
 
 The public names are those that ``__init__.pyi`` imports. Each is imported at its first use, so that
 ``import hoplite`` and ``hoplite --help`` do not wait for SciPy and scikit-learn.
@@ -53,7 +53,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """``hoplite.search`` is the function, though a package of that name is imported for it."""
+    """Keeps ``hoplite.search`` the function when Python imports the package of that name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "search" or not isinstance(value, ModuleType):

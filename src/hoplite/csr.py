@@ -442,7 +442,7 @@ def adjacency_digest(matrix: CsrRows) -> tuple[str, int]:
 
 
 def mean_weight(matrix: CsrRows) -> float:
-    """The mean of the entries, 1 if there are none; whatever the pieces, the same to the bit.
+    """The mean of the entries, 1 if there are none; whatever the pieces, the same bit for bit.
 
     >>> mean_weight(CsrMemory(sp.csr_array([[0.0, 1.5], [2.5, 0.0]])))
     2.0

@@ -184,7 +184,7 @@ class NodeEstimator(BaseEstimator):
 
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):
-    """A classifier of nodes; write yours as ``class MineClassifier(NodeClassifier, model=Mine)``.
+    """A classifier of nodes; write yours as ``class MyClassifier(NodeClassifier, model=MyModel)``.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ class LGCClassifier(NodeClassifier, model=LGC):
 
 
 class HyperLGCClassifier(NodeClassifier, model=HyperLGC):
-    """LGC whose coefficients are gated per node."""
+    """hLGC: LGC whose coefficients are gated per node."""
 
 
 class HopBlocksClassifier(NodeClassifier, model=HopBlocks):
@@ -513,7 +513,7 @@ class LGCRegressor(NodeRegressor, model=LGC):
 
 
 class HyperLGCRegressor(NodeRegressor, model=HyperLGC):
-    """LGC whose coefficients are gated per node."""
+    """hLGC: LGC whose coefficients are gated per node."""
 
 
 class HopBlocksRegressor(NodeRegressor, model=HopBlocks):

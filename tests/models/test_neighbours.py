@@ -16,7 +16,7 @@ from hoplite import Graph, Split
 from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, HopliteWarning, ModelFileError
-from hoplite.explain.exact import NoRemovals
+from hoplite.explain.exact import RemovalsUnavailableError
 from hoplite.explain.rendering import describe, explanation_page
 from hoplite.models import build_model, split_options
 from hoplite.models.neighbours import neighbour_columns
@@ -304,7 +304,7 @@ def test_what_needs_more_than_hop_features_is_refused(tmp_path):
     model = hoplite.train(graph, "sgc", neighbour_labels=True).model
     with pytest.raises(ConfigError, match="labels of neighbours"):
         model.to_arrays()
-    with pytest.raises(NoRemovals, match="labels of neighbours"):
+    with pytest.raises(RemovalsUnavailableError, match="labels of neighbours"):
         hoplite.explain.flips(model, graph, 0)
     with pytest.raises(ConfigError, match="no known bound"):
         generalization(model, graph)

@@ -198,7 +198,7 @@ def test_of_models_without_an_error_the_simplest_is_taken():
     for hops, margin in ((0, 0.5), (1, 1.0), (2, 3.0)):
         outputs = margin * np.eye(graph.num_classes)[labels]
         blocks = Candidate(1 + hops, "blocks", {"hops": hops}, default=True, learned=5 + hops)
-        candidates.append(Comparison(graph).judged(blocks, task, labels, outputs))
+        candidates.append(Comparison(graph).scored(blocks, task, labels, outputs))
     assert candidates[0].val > 100 * candidates[2].val
     assert default_choice(reversed(candidates)) == candidates[0]
 

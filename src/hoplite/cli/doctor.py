@@ -44,7 +44,7 @@ class Check:
 
 
 def doctor(json: options.Json = False) -> None:
-    """Show versions, hardware and installed extras, and test the core.
+    """Check the installation: versions, hardware, extras, and a test of the core.
 
     The exit code is 0 if the core works; extras may be missing.
     """

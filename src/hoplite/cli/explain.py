@@ -117,9 +117,9 @@ def _search_removals(
     model: hoplite.TrainedModel, data: hoplite.NodeData, node: str, **limits: Any
 ) -> tuple[Flips | None, str]:
     """The removals that change the prediction, or None and the reason."""
-    from hoplite.explain import NoRemovals, flips
+    from hoplite.explain import RemovalsUnavailableError, flips
 
     try:
         return flips(model, data, node, progress=True, **limits), ""
-    except NoRemovals as error:
+    except RemovalsUnavailableError as error:
         return None, f"{error}"[:1].upper() + f"{error}"[1:]

@@ -166,7 +166,7 @@ def with_settings(
 def with_store_tables(command: Command) -> Command:
     """Give a command the options of reading data that a hop store can be built with."""
     tables = [name for name in TableOptions.names() if name not in ("directed", "type")]
-    _add_parameters(command, _reading_parameters(DATA_OPTIONS, tables))
+    _add_parameters(command, _reading_parameters(DATA_OPTIONS, tables, basics=()))
     return command
 
 
@@ -240,16 +240,21 @@ def _parameter(name: str, annotation: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _field_parameter(field: Field[Any], type_: type, group: str, **options: Any) -> Parameter:
+def _field_parameter(
+    field: Field[Any], type_: type, panel: str | None, **options: Any
+) -> Parameter:
     choices = field.metadata["choices"]
     completion = complete(choices) if choices else None
-    panel = None if field.name in BASICS else group
     option = typer.Option(autocompletion=completion, rich_help_panel=panel, **options)
     return _parameter(field.name, Annotated[type_ | None, option])
 
 
 def _reading_parameters(
-    data: Iterable[str], tables: Iterable[str], *, trained: bool = False
+    data: Iterable[str],
+    tables: Iterable[str],
+    *,
+    trained: bool = False,
+    basics: Sequence[str] = BASICS,
 ) -> list[Parameter]:
     """The options of reading data; a ``trained`` model knows the columns, but not the tables."""
     parameters = [_parameter(name, DATA_OPTIONS[name]) for name in data]
@@ -260,7 +265,8 @@ def _reading_parameters(
         default = str(field.metadata.get("default_text", field.default) or "") or False
         if trained and name not in ("nodes", "edges"):
             default = "as in training"
-        parameters.append(_field_parameter(field, type_, "Tables", help=text, show_default=default))
+        panel = None if name in basics else "Tables"
+        parameters.append(_field_parameter(field, type_, panel, help=text, show_default=default))
     return parameters
 
 

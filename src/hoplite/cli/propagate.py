@@ -22,7 +22,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 @options.with_store_tables
 def propagate(
     dataset: options.Source,
-    out: Path = Option(help="Folder of the store; run the command again to continue."),
+    out: Path = Option(help="Folder of the store (resumed if it exists)."),
     hops: int | None = Option(None, min=0, help="Number of hops; required without --update."),
     update: bool = Option(
         False,

@@ -46,7 +46,7 @@ from hoplite.models import LinearModel, ModelConfig, Weights, build_model
 from hoplite.models.alignment import in_columns
 from hoplite.models.base import names_of
 from hoplite.models.neighbours import neighbour_weights
-from hoplite.models.trained import TrainedModel, check_trained
+from hoplite.models.trained import NOT_FINITE, TrainedModel, check_trained
 from hoplite.store import open_data
 from hoplite.structural import made_of_edges
 from hoplite.tasks.base import Task
@@ -58,12 +58,12 @@ MIN_NUMBERS = 1 << 12  # that are worked on at a time, however little memory is 
 RESERVE = 32 * 10**6  # of the budget, for what is not counted
 
 
-class NoRemovals(StoreError):
+class RemovalsUnavailableError(StoreError):
     """Removals cannot be computed for this model and data; all other explanations can.
 
     Examples
     --------
-    >>> issubclass(NoRemovals, StoreError)
+    >>> issubclass(RemovalsUnavailableError, StoreError)
     True
     """
 
@@ -110,7 +110,7 @@ class Rows(ABC):
     def ball(self, inside: np.ndarray) -> tuple[np.ndarray, Graph]:
         """Sorted nodes ``inside`` and their neighbours, and the graph of all edges of the former.
 
-        Its features are in the model's order. NoRemovals if it does not fit in memory.
+        Its features are in the model's order. RemovalsUnavailableError if memory is too small.
         """
         edges = self.edges(inside).tocoo()
         nodes = np.union1d(inside, edges.col)
@@ -200,14 +200,16 @@ class StoredRows(Rows):
     def ball(self, inside: np.ndarray) -> tuple[np.ndarray, Graph]:
         degrees = np.diff(self.data.adjacency_rows.indptr(0, self.data.num_nodes))
         needed = 2 * ENTRY_BYTES * int(degrees[inside].sum())
-        self._require(needed, "removing edges and nodes within reach", NoRemovals)
+        self._require(needed, "removing edges and nodes within reach", RemovalsUnavailableError)
         return super().ball(inside)
 
     def graph_features(self, nodes: np.ndarray) -> Any:
         width = self.data.num_features if self._columns is None else len(self._columns)
         needed = 32 * len(nodes) * (width + 8)
         self._require(
-            needed, f"removing any of the {plural(len(nodes), 'node')} within reach", NoRemovals
+            needed,
+            f"removing any of the {plural(len(nodes), 'node')} within reach",
+            RemovalsUnavailableError,
         )
         return np.concatenate([rows.astype(np.float32) for _, rows in self.features(nodes)])
 
@@ -387,10 +389,7 @@ class ExactModel:
 
     def _finite(self, logits: np.ndarray, name: str | int) -> np.ndarray:
         if not np.isfinite(logits).all():
-            raise ConfigError(
-                f"the model gives node {name} the logits {logits.tolist()}, which are not finite; "
-                "train it again with a lower learning rate."
-            )
+            raise ConfigError(f"the outputs of node {name} are {NOT_FINITE}")
         return logits.astype(np.float64)
 
     @cached_property

@@ -39,7 +39,7 @@ from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError, option_name
 from hoplite.explain.exact import (
     ExactModel,
-    NoRemovals,
+    RemovalsUnavailableError,
     contrast,
     lead_of,
     node_id,
@@ -98,7 +98,7 @@ def flips(
 
     Raises
     ------
-    NoRemovals
+    RemovalsUnavailableError
         For a hop store without edge weights, if the edges do not fit into memory, or if the model
         is standardised.
 
@@ -139,7 +139,9 @@ def flips(
         ),
     ):
         if refused:
-            raise NoRemovals(f"removals cannot be computed, because this model {why}.")
+            raise RemovalsUnavailableError(
+                f"removals cannot be computed, because this model {why}."
+            )
     nodes, graph = _within_reach(exact, index)
     field = Field(exact, graph, int(np.searchsorted(nodes, index)))
 
@@ -159,7 +161,7 @@ def _within_reach(exact: ExactModel, node: int) -> tuple[np.ndarray, Graph]:
     """
     if exact.trained.config.standardize:
         if exact.data.stored is not None:
-            raise NoRemovals(
+            raise RemovalsUnavailableError(
                 "the model's outputs are standardised over all nodes, so a removal changes them "
                 "all, which requires the graph in memory; pass the dataset itself."
             )

@@ -875,7 +875,7 @@ def import_tables(
 ) -> None:
     r"""Import tables into a graph on disk, within a memory limit.
 
-    The result equals that of :func:`read_tables`, to the bit, except that features are dense: a
+    The result equals that of :func:`read_tables`, bit for bit, except that features are dense: a
     text column becomes TF-IDF features only if ``text`` names it.
 
     Parameters

@@ -594,8 +594,12 @@ class TrainedModel:
         )
 
 
-# the fields that a model's file has, too
-SAVED = {field.name for field in fields(ModelFile)} & {field.name for field in fields(TrainedModel)}
+# Fields that ModelFile must have under the same name; the others are stored in another form
+SAVED = {each.name for each in fields(TrainedModel)} - {"config", "weights", "fold_models"}
+NOT_FINITE = (
+    "not finite because features or weights are too large; scale the features as in training, or "
+    "train again with fewer hops."
+)
 
 
 def check_trained(model: Any) -> None:
@@ -630,9 +634,8 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(logits).all(axis=1))
     if bad.size:
         raise HopliteError(
-            f"the outputs of {plural(bad.size, 'node')} (first: node {first + bad[0]}) are not "
-            "finite because features or weights are too large; scale the features as in training, "
-            "or train again with fewer hops."
+            f"the outputs of {plural(bad.size, 'node')} (first: node {first + bad[0]}) are "
+            f"{NOT_FINITE}"
         )
     return logits
 

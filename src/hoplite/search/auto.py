@@ -575,7 +575,7 @@ class _Choice:
 
         try:
             with time_limit(limit, keep_best=True):
-                candidate, _ = self.comparison.attempt(candidate, train_small)
+                candidate, _ = self.comparison.evaluate(candidate, train_small)
         except OutOfTimeError:
             self.notes.append(f"{candidate} did not finish in {limit:.1g} s")
             return None
@@ -602,7 +602,7 @@ class _Choice:
             return None
         judged = labels[split.val if split.val.size else split.train]
         rival = Candidate(0, RIVAL, {}, family="comparison only")
-        rival = self.comparison.judged(rival, task, judged, outputs)
+        rival = self.comparison.scored(rival, task, judged, outputs)
         rival = dataclasses.replace(rival, seconds=time.monotonic() - started)
         self.keep(rival)
         return rival
@@ -653,7 +653,7 @@ class _Choice:
         """The rank on the validation nodes of a candidate that was trained on all data."""
         run = pair[1].best_run
         comparison = dataclasses.replace(self.comparison, data=self.graph)
-        return comparison.judged(pair[0], run.task, *run.outputs["val"]).rank
+        return comparison.scored(pair[0], run.task, *run.outputs["val"]).rank
 
     def resample(self, result: TrainingResult) -> None:
         """Find the intervals of the scores, which takes long for many classes, if there is time."""
@@ -697,7 +697,7 @@ class _Choice:
 
         try:
             with time_limit(self.left(), keep_best=True):
-                again, _ = self.comparison.attempt(again, train_without)
+                again, _ = self.comparison.evaluate(again, train_without)
         except OutOfTimeError:
             return False
         return as_good(again, best)

@@ -102,7 +102,7 @@ def propagate(
     Notes
     -----
     The files are the same, byte for byte, whatever the interruptions and the number of threads. In
-    float32 they equal the hop features in memory to the bit.
+    float32 they equal the hop features in memory bit for bit.
 
     Examples
     --------

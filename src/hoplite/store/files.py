@@ -9,7 +9,7 @@ A kill at any moment leaves a manifest and the data that it names. The next writ
 versions. The data are
 
     operator/{indptr,indices,values}.npy    S in the form that the basis needs; its numbers are
-                                            those of :mod:`hoplite.operators`, to the bit
+                                            those of :mod:`hoplite.operators`, bit for bit
     operator/weights.npy                    the adjacency's, unless all of them are 1
     labels.npy  split.npz
     ids.npy  id_ends.npy                    see :mod:`hoplite.io.node_files`

@@ -15,7 +15,7 @@ of T changes, and with it the entries of S in the rows of all its neighbours.
 
 So hop i is computed in the rows of B_i, from hop i - 1 in those of B_{i+1}, of which the files have
 what is not in B_{i-1}. A row is the same sum in the same order as in a full computation, and the
-new store is the same to the bit as one that is made of the grown graph.
+new store is bit for bit the same as one built from the grown graph.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Candidates, that is models with options, and the one comparison that ``train`` and ``auto`` make.
 
-All are judged on the same nodes, by outputs of models that have not seen their labels: those of
-validation nodes, or out-of-fold ones. Test nodes are not read. With the figure r_a of candidate a
-(larger is better; by default minus the log loss, after the best temperature) and its figures r_a,g
+All are scored on the same nodes, by outputs of models that have not seen their labels: those of
+validation nodes, or out-of-fold ones. Test nodes are not read. With the score r_a of candidate a
+(larger is better; by default minus the log loss, after the best temperature) and its scores r_a,g
 without the nodes of group g, g = 1 .. G, the standard error of a difference is the jackknife's,
 
     e_ab^2 = (G - 1) / G sum_g (d_g - mean(d))^2,    d_g = r_a,g - r_b,g
 
-so it is that of paired nodes. The same error answers whether the graph helps: what a model with the
-graph has more of the task's figure than one of the features alone.
+so it is that of paired nodes. The same standard error is used to decide whether the graph helps,
+i.e. how much a model with the graph gains over one on the features alone.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from hoplite.training.sets import NodeSet
 
 log = logging.getLogger("hoplite.training")
 
-Figures = Sequence[float] | np.ndarray
+Scores = Sequence[float] | np.ndarray
 
-GROUPS = 20  # of nodes, for standard errors
-RARE_CLASS = 0.2  # of two: with a smaller share of the training nodes it has a threshold
-MAX_COMPARED = 20_000  # training nodes of graphs for which models are compared
-MIN_SHARE = 0.2  # of the nodes that must have training labels for it
+GROUPS = 20  # groups of nodes, for standard errors
+RARE_CLASS = 0.2  # largest share of the training nodes that makes one of two classes rare
+MAX_COMPARED = 20_000  # most training nodes of a graph for which models are compared
+MIN_SHARE = 0.2  # smallest share of training nodes of a graph for which models are compared
 LABELS = {"neighbour_labels": True}
-MIN_LOSS = 1e-3  # log losses below are equal: at the lowest temperature, margins alone decide
+MIN_LOSS = 1e-3  # smaller log losses are equal: at the lowest temperature, margins alone decide
 PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}
 LGC_OPTIONS = {
     "hops": 5, "start": "lowpass", "optimizer": "lbfgs", "lr": 1.0, "weight_decay": 0.006,
@@ -71,10 +71,12 @@ class Candidate:
     family : str
     default : bool
         Whether ``train`` compares it if no model is given.
+    preferred : bool
+        Whether ``train`` takes it unless another one is better by more than a standard error.
     val, score : float or None
-        The monitor's figure and the task's own, such as the accuracy; None if it failed.
+        The monitor's value and the task's score, such as the accuracy; None if it failed.
     ranks : tuple of float
-        The figure such that larger is better, then that without each group of nodes.
+        The monitor's value such that larger is better, then that without each group of nodes.
     learned : int
         Numbers that it learns.
     seconds : float
@@ -93,6 +95,7 @@ class Candidate:
     learned: int = 0
     seconds: float = 0.0
     chosen: bool = False
+    preferred: bool = False
 
     def __str__(self) -> str:
         """The model and the settings in which it differs from other candidates.
@@ -106,7 +109,7 @@ class Candidate:
 
     @property
     def rank(self) -> float:
-        """The figure by which it is compared, larger is better."""
+        """The score by which it is compared, larger is better."""
         return self.ranks[0] if self.ranks else -math.inf
 
     @property
@@ -127,20 +130,20 @@ class Candidate:
         return Candidate(0, self.model, options, listed, "labels of neighbours", self.default)
 
     def as_dict(self) -> dict[str, Any]:
-        """For files: without the figures of groups."""
+        """For files: without the scores of groups."""
         values = {name: v for name, v in dataclasses.asdict(self).items() if name != "ranks"}
         return {"candidate": str(self)} | values
 
 
-def without_groups(figure: Callable[[np.ndarray], float], count: int) -> np.ndarray:
-    """``figure`` of a mask of all of ``count`` nodes, then of those without each group."""
+def without_groups(score: Callable[[np.ndarray], float], count: int) -> np.ndarray:
+    """``score`` of a mask of all of ``count`` nodes, then of those without each group."""
     groups = np.arange(count) % GROUPS
     masks = [groups >= 0, *(groups != g for g in range(min(GROUPS, count)))]
-    return np.array([figure(mask) for mask in masks])
+    return np.array([score(mask) for mask in masks])
 
 
-def standard_error(one: Figures, other: Figures) -> float:
-    """Of the difference of two figures of the same nodes, each as of :func:`without_groups`."""
+def standard_error(one: Scores, other: Scores) -> float:
+    """The standard error of a difference, of scores that :func:`without_groups` returns."""
     differences = np.subtract(one[1:], other[1:])
     error = math.sqrt((len(differences) - 1) * differences.var()) if len(differences) else 0.0
     return error if math.isfinite(error) else 0.0
@@ -153,26 +156,26 @@ def as_good(one: Candidate, best: Candidate) -> bool:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Judges candidates for ``data`` by the same figure of the same nodes.
+    """Scores candidates for ``data`` by the same metric on the same nodes.
 
     Parameters
     ----------
     data : NodeData
     monitor : Metric
     class_weight
-        What nodes count, as in training.
+        Weights of the classes, as in training.
     """
 
     data: NodeData
     monitor: Metric = LOSS
     class_weight: Any = TrainingConfig.class_weight
 
-    def attempt(
+    def evaluate(
         self, candidate: Candidate, train: Callable[[], ScoredRun]
     ) -> tuple[Candidate, ScoredRun | None]:
-        """The candidate as its run is judged, and the run; without any if the training failed.
+        """The candidate with its scores, and its run; without scores and None if training failed.
 
-        Whatever its error is, the other candidates go on; only OutOfTimeError is raised.
+        Only OutOfTimeError is raised; after any other error the comparison goes on.
         """
         started, run = time.monotonic(), None
         try:
@@ -182,7 +185,7 @@ class Comparison:
             learned = sum(weights.size for weights in run.model.weights.values())
             candidate = dataclasses.replace(candidate, learned=learned)
             if "val" in run.outputs:
-                candidate = self.judged(candidate, run.task, *run.outputs["val"])
+                candidate = self.scored(candidate, run.task, *run.outputs["val"])
                 candidate = dataclasses.replace(candidate, score=number(run.val_score))
         except OutOfTimeError:
             raise
@@ -190,15 +193,15 @@ class Comparison:
             log.warning("%s failed: %s", candidate, error)
         return dataclasses.replace(candidate, seconds=time.monotonic() - started), run
 
-    def judged(
+    def scored(
         self, candidate: Candidate, task: Task, labels: np.ndarray, logits: np.ndarray
     ) -> Candidate:
-        """The candidate with the figures of its outputs (nodes, m).
+        """The candidate with the scores of its outputs (nodes, m).
 
         Log losses of classes are those after the best temperature: models that are trained in steps
-        until the accuracy is best may be far too sure of themselves, or not sure enough, which says
-        nothing of their predictions. Losses of less than 0.001, as of classes that are separated
-        without an error, rank the same.
+        until the accuracy is best may be over- or underconfident, which says nothing about their
+        predicted classes. Losses of less than 0.001, as of classes that are separated without an
+        error, rank the same.
         """
         seen, names = self.data.labels[self.data.split.train], self.data.class_names
         weights = task.node_weights(self.class_weight, seen, labels, names)
@@ -209,16 +212,16 @@ class Comparison:
                 warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
                 logits = logits / best_temperature(labels, logits)
 
-        def figure(mask: np.ndarray) -> float:
+        def value(mask: np.ndarray) -> float:
             return judge(task, self.monitor, part.at(mask), logits[mask])[0]
 
-        figures = without_groups(figure, len(labels))
-        if not math.isfinite(figures[0]):
+        values = without_groups(value, len(labels))
+        if not math.isfinite(values[0]):
             return candidate
-        compared = np.maximum(np.nan_to_num(figures, nan=figures[0]), least)
+        compared = np.maximum(np.nan_to_num(values, nan=values[0]), least)
         ranks = self.monitor.rank(compared).tolist()
         score = number(judge(task, task.score, part, logits)[0])
-        return dataclasses.replace(candidate, val=figures[0], score=score, ranks=tuple(ranks))
+        return dataclasses.replace(candidate, val=values[0], score=score, ranks=tuple(ranks))
 
 
 def is_tables(data: NodeData) -> bool:
@@ -273,19 +276,20 @@ def default_candidates(data: NodeData, options: Mapping[str, Any]) -> list[Candi
         compares = not data.split.val.size and MIN_LABELS <= count <= MAX_FOLDED
     else:
         compares = max(MIN_LABELS, MIN_SHARE * data.num_nodes) <= count <= MAX_COMPARED
-    plain = dict(options if tables else TABLE_OPTIONS)
-    families = ["features alone", *["hop blocks"] * plain["hops"]]
-    listed = [("blocks", plain | {"hops": i}, family) for i, family in enumerate(families)]
-    listed.append(("ppr", _with_defaults(plain, PPR_OPTIONS), "PageRank"))
-    if not tables:
-        listed.append((DEFAULT_MODEL, dict(options), "LGC"))
-    elif not sp.issparse(data.in_memory().features):
-        listed.append(("lgc", _with_defaults(plain, LGC_OPTIONS), "LGC"))
-    only = plain["hops"] if tables else len(listed) - 1  # where nothing is compared
+    plain, hops = dict(options if tables else TABLE_OPTIONS), ("hops",)
     found = []
-    for i, (model, own, family) in enumerate(listed):
-        named = ("hops",) if "hops" in own else ()
-        found.append(Candidate(0, model, own, named, family, compares or i == only))
+    for i in range(plain["hops"] + 1):
+        family = "hop blocks" if i else "features alone"
+        default = compares or (tables and i == plain["hops"])  # the last is the default of tables
+        found.append(Candidate(0, "blocks", plain | {"hops": i}, hops, family, default))
+    own = _with_defaults(plain, PPR_OPTIONS)
+    found.append(Candidate(0, "ppr", own, hops, "PageRank", compares))
+    if not tables:  # the default of graphs
+        listed = ("hops",) if "hops" in options else ()
+        found.append(Candidate(0, DEFAULT_MODEL, dict(options), listed, "LGC", default=True))
+    elif not sp.issparse(data.in_memory().features):
+        own = _with_defaults(plain, LGC_OPTIONS)
+        found.append(Candidate(0, "lgc", own, hops, "LGC", compares, preferred=True))
     if tables and count >= MIN_LABELS and data.in_memory().num_edges and not LABELS.keys() & plain:
         found += [one.with_labels() for one in found]
     return found
@@ -297,21 +301,22 @@ def _with_defaults(options: dict[str, Any], own: dict[str, Any]) -> dict[str, An
     return options | free
 
 
-def default_choice(judged: Iterable[Candidate]) -> Candidate | None:
-    """What ``train`` takes if no model is given; None if no candidate of its own has a result.
+def default_choice(scored: Iterable[Candidate]) -> Candidate | None:
+    """The candidate that ``train`` takes if no model is given; None if no default one has scores.
 
-    The best one, of equal ones the simplest; the LGC of tables unless that is better by more than a
-    standard error, or has no hops. And it has the labels of neighbours, if it was judged with them
-    and they help.
+    1. The best one without the labels of neighbours; among equally good ones, the simplest.
+    2. The preferred one instead, which tables have, if it is worse by at most a standard error;
+       but not if the best one has no hops.
+    3. The same with the labels of neighbours, if that is better.
     """
-    known = [one for one in judged if one.default and one.ranks]
+    known = [one for one in scored if one.default and one.ranks]
     plain = [one for one in known if not LABELS.items() <= one.options.items()]
     if not plain:
         return None
     highest = max(one.rank for one in plain)
     best = min((one for one in plain if one.rank == highest), key=lambda one: one.simplicity)
     for one in plain:
-        if one.options.items() >= {"start": "lowpass"}.items() and best.hops and as_good(one, best):
+        if one.preferred and best.hops and as_good(one, best):
             best = one
     same = [one for one in known if (one.model, one.options) == (best.model, best.options | LABELS)]
     return max([best, *same], key=lambda one: one.rank)
@@ -324,9 +329,9 @@ class GraphGain:
     Parameters
     ----------
     metric : str
-        The name of the figure: the average precision of two classes, otherwise the task's score.
+        Name of the metric: the average precision of two classes, otherwise the task's score.
     baseline, features, graph : float
-        The figure without any model, of the features alone, and with the graph.
+        The score without any model, of the features alone, and with the graph.
     error : float
         The standard error of ``graph - features``.
     """
@@ -339,7 +344,7 @@ class GraphGain:
 
     @classmethod
     def of(cls, features: ScoredRun, graph: ScoredRun) -> GraphGain | None:
-        """Of two runs that were judged on the same nodes; None if one has no result there."""
+        """The gain between two runs; None unless both have outputs of the same nodes."""
         if "val" not in features.outputs or "val" not in graph.outputs:
             return None
         labels, task = graph.outputs["val"][0], graph.task
@@ -347,24 +352,24 @@ class GraphGain:
             return None
         metric = task.headline[-1] if task.exclusive and task.headline else task.score.name
 
-        def figures(run: ScoredRun) -> np.ndarray:
+        def scores(run: ScoredRun) -> np.ndarray:
             logits = run.outputs["val"][1]
             return without_groups(
                 lambda mask: run.task.figure(metric, labels[mask], logits[mask]), len(labels)
             )
 
-        alone, joined = figures(features), figures(graph)
+        alone, joined = scores(features), scores(graph)
         baseline = task.baseline(labels, graph.model.class_names)[metric]
         error = standard_error(joined, alone)
         return cls(metric, baseline, float(alone[0]), float(joined[0]), error)
 
     def summary(self) -> dict[str, Any]:
-        """The figures as plain JSON values."""
-        figures = {name: number(getattr(self, name)) for name in ("baseline", "features", "graph")}
-        return {"metric": self.metric, **figures, "error": number(self.error)}
+        """The scores as plain JSON values."""
+        scores = {name: number(getattr(self, name)) for name in ("baseline", "features", "graph")}
+        return {"metric": self.metric, **scores, "error": number(self.error)}
 
     def describe(self) -> str:
-        """One line with all figures."""
+        """One line with all scores."""
         if math.isnan(self.baseline) or math.isnan(self.graph):
             return f"{title_of(self.metric)} is undefined: the validation nodes have a single class"
         gain = f"{self.graph - self.features:+z.3f} ± {self.error:.3f}"

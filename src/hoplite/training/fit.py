@@ -3,9 +3,9 @@
 resolve the settings -> weigh the nodes -> build -> train -> refit -> score
 
 A refit trains again on the training and validation labels, for the number of epochs that
-validation chose. This is another protocol: a first training on the training labels alone chooses
-the epoch and all settings on the validation nodes, and only then are their labels used. The
-validation scores are those of the first training, and the test scores those of the second model.
+validation chose. The validation nodes first select the epoch and settings for a model trained on
+the training labels alone, and only then join the training set. Validation scores therefore describe
+the first model, test scores the second.
 
 **Cross-validation** replaces validation nodes if there are none. The N training nodes are split
 into k folds. Fold f is validated by a model trained on the other folds, so each node gets outputs
@@ -19,10 +19,10 @@ a path takes the strongest penalty with mean(d) <= sd(d) / sqrt(k), the one-stan
 simplest of the models that the data cannot distinguish.
 
 The metrics, the threshold, the temperature and the scores of prediction sets are computed from the
-out-of-fold outputs. A model trained with Adam or L-BFGS is trained again for them, up to the epoch
-that the other k - 1 folds choose: with many epochs, choosing the best one by a fold's own labels
-would make even random labels look predictable. A path has few penalties, so all folds use the one
-of the final model.
+out-of-fold outputs. For iteratively trained models (Adam, L-BFGS), each fold is retrained up to the
+epoch chosen by the other k - 1 folds: choosing among many epochs by a fold's own labels would make
+even random labels look predictable. A path has few penalties, so all folds simply use the final
+one.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ from hoplite.training.scoring import SCORED, ScoredRun, check_after, scored_run
 from hoplite.training.sets import NodeSet, union, weighted_sets
 from hoplite.training.stored import HopRows
 
-MIN_LABELS = 10  # fewer are too few for cross-validation
-MAX_FOLDED = 10_000  # with more labels, holding out a single fold is enough
+MIN_LABELS = 10  # labels that cross-validation requires
+MAX_FOLDED = 10_000  # most labels for cross-validation; with more, one fold is held out
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Fitted:
     sets : dict of NodeSet
         The weighted nodes of each part.
     names : sequence of str
-        Of the outputs.
+        Names of the outputs.
     split : Split or None
         The split of the data, if the sets come from it.
     weigh : callable
@@ -178,7 +178,8 @@ def fit(
         if folds:
             if record_test:
                 raise ConfigError(
-                    "requires validation nodes; without them folds have the curves.", "record_test"
+                    "requires validation nodes; pass data that has some, or leave it out.",
+                    "record_test",
                 )
             crossed = cross_validate(shared, runs, sets["train"], folds, progress, final=final)
             if not quiet:
@@ -199,7 +200,7 @@ def _check_settings(config: TrainingConfig, task: Task, *, validated: bool, stor
     task.check_calibrate(config.calibrate)
     check_after(config, task, stored=stored)
     if config.optimizer == "path" and stored:
-        raise ConfigError("is 'path', which requires a graph; use adam.", "optimizer")
+        raise ConfigError("is 'path', which requires a graph; use adam or lbfgs.", "optimizer")
 
 
 def _fitted_to(shared: Fitted, nodes: np.ndarray) -> tuple[Any, Any]:

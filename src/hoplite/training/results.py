@@ -712,7 +712,7 @@ class _Defaults:
         graph = data.in_memory().with_split(Split(self._sets["train"].nodes))
         comparison = Comparison(graph, class_weight=self._options.get("class_weight"))
         train = partial(self._validated_run, data, candidate.model, candidate.options)
-        self.tried.append(comparison.attempt(candidate, train))
+        self.tried.append(comparison.evaluate(candidate, train))
 
     def _validated_run(
         self, data: NodeData, model: str | type, options: dict[str, Any]

@@ -384,7 +384,7 @@ class RangeOrder(Order):
     def in_memory(
         cls, source: Propagation, model: LinearModel, nodes: np.ndarray | None
     ) -> RangeOrder:
-        """The rows of a graph in memory: the same sums, to the bit, as with a hop store."""
+        """The rows of a graph in memory: the same sums, bit for bit, as with a hop store."""
         nodes = np.arange(source.num_nodes) if nodes is None else nodes
         return cls(MemoryRows(source, np.sort(nodes), RowForm.of(model)), nodes)
 

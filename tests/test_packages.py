@@ -1,4 +1,4 @@
-"""The rooms: imports go down, none come back, and the library needs no experiments."""
+"""Packages: imports go down the list in CONTRIBUTING, none come back, none need the experiments."""
 
 import ast
 import functools
