@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -72,6 +74,24 @@ def test_blas_has_its_threads_back_after_the_last_block():
     with pytest.raises(RuntimeError, match="inside"), one_blas_thread:
         raise RuntimeError("inside")
     assert threads() == before
+
+
+WORKER = """
+from concurrent.futures import ThreadPoolExecutor
+from hoplite.engine.backend import _controller, one_blas_thread
+def threads():
+    with one_blas_thread:
+        return [library["num_threads"] for library in _controller().select(user_api="blas").info()]
+threads()  # the main thread is the first to limit BLAS
+with ThreadPoolExecutor(1) as pool:
+    print(set(pool.submit(threads).result()))
+"""
+
+
+def test_blas_is_limited_in_every_thread():
+    env = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", WORKER], env=env, capture_output=True, text=True)
+    assert done.stdout.strip() in ("{1}", "set()"), done.stderr
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

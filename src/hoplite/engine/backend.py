@@ -136,6 +136,7 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if not self._blocks:
+                _let_this_thread_limit_blas()
                 self._limits = _controller().limit(limits=1, user_api="blas")
             self._blocks += 1
 
@@ -143,6 +144,7 @@ class _OneBlasThread:
         with self._lock:
             self._blocks -= 1
             if not self._blocks and self._limits is not None:
+                _let_this_thread_limit_blas()
                 self._limits.restore_original_limits()
 
 
@@ -156,6 +158,13 @@ def _controller():
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def _let_this_thread_limit_blas() -> None:
+    """threadpoolctl 3.8 ignores limits of any thread but the first, until that one is cleared."""
+    for library in _controller().lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
 
 
 @lru_cache(maxsize=4)
