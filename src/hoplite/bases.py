@@ -35,8 +35,8 @@ Product = Callable[[np.ndarray], np.ndarray]  # M times a signal
 MAX_JACOBI = 1000.0  # beyond, the polynomials of a few hops leave the range of numbers
 MANY = 3  # steps, from which on a title counts them
 ON = "..."  # behind the steps: the last one goes on
-ROUNDING = 2.0**-24  # of float32, in which most hop features are computed
-MAX_OVERLAP = 0.01  # of a hop with one before it, where they should be orthogonal
+ROUNDING = 2.0**-24  # rounding of float32, in which most hop features are computed
+MAX_OVERLAP = 0.01  # overlap of a hop with an earlier one, where they should be orthogonal
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Basis(ABC):
     name: ClassVar[str]
     domain: ClassVar[tuple[float, float] | None]
     settings: ClassVar[str] = ""  # how they are written behind the name, for people
-    example: ClassVar[str] = ""  # of settings
+    example: ClassVar[str] = ""  # example of settings
     powers: ClassVar[bool] = False  # p_i(S) = S^i: what SGC, EGC and the paper's theorems are about
     of_signal: ClassVar[bool] = False  # its numbers come from M and X, see fitted
 

@@ -29,7 +29,7 @@ from hoplite.errors import (
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 REDDIT, REDDIT_LIKE = "reddit", "reddit-like"
-NAMES = (*EMBEDDED, REDDIT, REDDIT_LIKE)  # of datasets
+NAMES = (*EMBEDDED, REDDIT, REDDIT_LIKE)  # names of datasets
 FAMILIES = ("hops", "pool", "colours", "fourier")  # models of whole graphs
 OPTIMIZERS = ("adam", "lbfgs", "path")
 PRESETS = ("default", "paper", "authors")
@@ -39,7 +39,7 @@ TIES = ("loss", "first")
 THRESHOLDS = ("balanced", "f1")  # or a number
 ORDERS = ("auto", "weights-first", "hops-first")
 GRIDS = ("paper", "reduced", "quick", "published", "default")  # spaces that come with Hoplite
-PROTOCOLS = ("validation", "test")  # by which a search chooses
+PROTOCOLS = ("validation", "test")  # nodes by which a search chooses
 EXECUTORS = ("threads", "processes")  # the workers of a search
 # options that need X itself in every step; hop features do not suffice
 NEED_FEATURES = ("dropout", "drop_nodes", "output_dropout", "consistency")
@@ -48,7 +48,7 @@ TABLE_FORMATS = (".parquet", ".csv")
 MAX_HOPS = 100_000
 MAX_LBFGS_RATE = 1e12  # the line search goes up to 1e25 times as far, and float32 up to 3e38
 MAX_SEED = 2**63 - 1
-MAX_COUNT = 2**53  # of epochs, rows
+MAX_COUNT = 2**53  # maximum number of epochs, rows
 # headings of training settings in --help; the others are below "Training"
 GROUPS = {
     "Output": "threshold calibrate refit folds",

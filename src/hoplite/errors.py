@@ -198,7 +198,7 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
 
 
 MAX_TYPED = 100  # letters of a name that somebody types
-SYNONYMS = {  # of other libraries
+SYNONYMS = {  # names in other libraries
     "learning_rate": "lr",
     "wd": "weight_decay",
     "K": "hops",

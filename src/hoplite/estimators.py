@@ -82,7 +82,7 @@ class NodeEstimator(BaseEstimator):
     """The base of classifiers and regressors: arguments from the settings, and the training."""
 
     model_class: ClassVar[type[Model]]
-    example: ClassVar[str] = ""  # of the docstrings of subclasses
+    example: ClassVar[str] = ""  # example in the docstrings of subclasses
     lacking: ClassVar[frozenset[str]] = frozenset()  # settings that mean nothing to it
     graph: Any
     seed: int

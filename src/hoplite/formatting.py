@@ -18,7 +18,7 @@ from hoplite.errors import plural as plural
 
 MAX_NAME = 80  # characters of a name in a sentence or a table
 MAX_FACT = 300  # characters of a fact
-MAX_ROWS = 12  # of a table; the rest is counted
+MAX_ROWS = 12  # maximum number of rows of a table; the rest is counted
 NOTHING = "\u2013"  # an en dash
 MINUS = "\u2212"  # as wide as a plus
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, formats, half characters, line separators

@@ -71,7 +71,7 @@ class Split:
     test: np.ndarray
     note: str
     seed: int | None
-    mask_lengths: tuple[int, ...] = field(init=False)  # of boolean parts
+    mask_lengths: tuple[int, ...] = field(init=False)  # lengths of boolean parts
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ from hoplite.formatting import listing
 from hoplite.graph import Graph, Relation
 from hoplite.machine import sparse as sp
 
-PIECE_ENTRIES = 1 << 20  # of the adjacency that are worked on at a time
+PIECE_ENTRIES = 1 << 20  # entries of the adjacency that are worked on at a time
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Operator:
     name: str
     loop: float = 0.0
     shift: float = 0.0
-    sign: float = 1.0  # of a low-pass filter's coefficients, from one hop to the next
+    sign: float = 1.0  # sign of a low-pass filter's coefficients, from one hop to the next
     symmetric: bool = True
 
     @property

@@ -33,7 +33,7 @@ from hoplite.labels import distinct, known_labels
 from hoplite.models.trained import SPLIT, TrainedModel, check_trained, split_facts
 from hoplite.progress import Steps, steps_bar, watched
 
-ROWS = 1 << 16  # of the table at a time
+ROWS = 1 << 16  # rows of the table at a time
 WRITER_MEMORY = 64 * 10**6  # bytes of DuckDB, which writes the table
 SQL_TYPES = {
     "object": "VARCHAR",

@@ -41,7 +41,7 @@ FILL, REFUSE = "fill", "refuse"
 ERROR, DROP, CREATE = UNKNOWN_NODES = ("error", "drop", "create")
 MISSING, OTHER = "(missing)", "(other)"
 MISSING_CELL = "missing"  # the text that stands for a missing cell
-DIGITS = 6  # of an original value that float32 keeps
+DIGITS = 6  # digits of an original value that float32 keeps
 CONSTANT = 1e308  # the scale of a constant column, so that any later value becomes 0 in X
 
 

@@ -212,5 +212,5 @@ def test_different_whole_numbers_look_like_a_key(tmp_path):
 
 def test_a_misspelled_label_column_is_an_error(tmp_path):
     tables = small_tables(tmp_path, lable=["a", "b"] * 15, x=[i % 7 for i in range(30)])
-    with pytest.raises(DatasetError, match=r"Did you mean 'lable'\? Pass label='lable'"):
+    with pytest.raises(DatasetError, match=r"pass label='lable'. Did you mean 'lable'\?"):
         hoplite.load(tables)

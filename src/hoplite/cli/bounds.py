@@ -14,6 +14,7 @@ from hoplite.cli import console, options
 from hoplite.errors import ConfigError, check_choice, plural
 from hoplite.models import MODELS, model_config
 from hoplite.models.settings import is_known
+from hoplite.operators import SYMMETRIC
 from hoplite.progress import steps_bar
 
 if TYPE_CHECKING:  # importing it takes time
@@ -57,6 +58,7 @@ def bounds(
         None,
         help="Graph operator: renormalized, adjacency or laplacian.",
         show_default="renormalized",
+        autocompletion=options.complete(SYMMETRIC),
         rich_help_panel="Model",
     ),
     lipschitz: float = Option(1.0, help="Lipschitz constant of the activation."),

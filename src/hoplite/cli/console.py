@@ -41,7 +41,7 @@ PANELS = (
     SETS_OF_GRAPHS,
 )
 _out = Console()
-_warnings: set[str] = set()  # that were printed
+_warnings: set[str] = set()  # warnings that were printed
 
 
 def prepare_streams() -> None:

@@ -25,8 +25,8 @@ from hoplite.progress import steps_bar
 PACKAGES = ("numpy", "scipy", "scikit-learn", "duckdb", "safetensors", "torch")
 FOR_DEVELOPERS = ("dev", "docs", "test")  # extras
 SIZES = ("memory", "available_memory", "memory_limit", "free_disk")
-MAX_DIFFERENCE = 1e-5  # of a product of float32 whose sums have another order
-MIN_ACCURACY = 0.5  # of Cora's training nodes after a few epochs; by chance it is 0.14
+MAX_DIFFERENCE = 1e-5  # largest difference of float32 products with different orders of summation
+MIN_ACCURACY = 0.5  # accuracy on Cora's training nodes after a few epochs; chance is 0.14
 MIN_DISK = 10**9  # bytes, below which stores and searches run into trouble
 REMEDY = (
     "reinstall it (pip install --force-reinstall hoplite-graph), or report it with the output of "

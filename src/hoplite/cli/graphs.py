@@ -13,7 +13,7 @@ from hoplite.errors import ConfigError, DatasetError, check_choice
 from hoplite.models.settings import AUTO
 from hoplite.progress import steps_bar
 
-TASK = "graphs"  # of --task
+TASK = "graphs"  # value of --task
 
 
 def is_set(dataset: str, reading: dict[str, Any]) -> bool:

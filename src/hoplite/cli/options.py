@@ -240,9 +240,7 @@ def _parameter(name: str, annotation: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _field_parameter(
-    field: Field[Any], type_: type, panel: str | None, **options: Any
-) -> Parameter:
+def _field_parameter(field: Field[Any], type_: type, panel: Any, **options: Any) -> Parameter:
     choices = field.metadata["choices"]
     completion = complete(choices) if choices else None
     option = typer.Option(autocompletion=completion, rich_help_panel=panel, **options)

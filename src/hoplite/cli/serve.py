@@ -48,7 +48,7 @@ def serve(
         model, data = graphs.open_data(model_dir, model, dataset, reading)
         with steps_bar(f"prepare {data.name}") as report:
             answers = Answers(model, data, memory=memory, progress=report)
-        hoplite.set_num_threads(1)  # of the engine; requests have threads of their own
+        hoplite.set_num_threads(1)  # threads of the engine; requests have threads of their own
         where = address(host, bound)
         if not is_loopback(host):
             console.print_note(

@@ -24,7 +24,7 @@ from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
 from hoplite.machine import usable_cores
 
-INTERFACE = 3  # of the functions in native/module.cpp
+INTERFACE = 3  # version of the functions in native/module.cpp
 native: ModuleType | None
 try:
     from hoplite import _native as native
@@ -36,12 +36,12 @@ if native is not None and getattr(native, "INTERFACE", 1) != INTERFACE:
     )
 
 MAX_THREADS = 1024
-RANGE_NUMBERS = 1 << 20  # of the left operand of a dense product in one range of rows
+RANGE_NUMBERS = 1 << 20  # numbers of the left operand of a dense product in a range of rows
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _backend: ContextVar[str] = ContextVar("hoplite_backend", default="auto")
 _threads_here: ContextVar[int] = ContextVar("hoplite_threads", default=0)  # 0: the process's
-_threads = 0  # of the process; 0: OMP_NUM_THREADS or the number of cores
+_threads = 0  # threads of the process; 0: OMP_NUM_THREADS or the number of cores
 
 
 def has_native() -> bool:

@@ -61,7 +61,7 @@ from hoplite.errors import ConfigError, check_choice
 from hoplite.machine import available_memory
 
 SPARSE_SHARE = 0.25  # kept rows with a smaller share of nonzeros are stored as CSR
-MIN_COLUMNS = 8  # of a sparse product, as many as a vector holds
+MIN_COLUMNS = 8  # columns of a sparse product that a vector holds
 DENSE_GAIN = 4  # a multiply-add of a dense product costs so many times less than of a sparse one
 MAX_FILTER_SIZE = 2**27  # elements of kept rows of a filter
 

@@ -35,7 +35,7 @@ from hoplite.machine import available_memory, format_bytes
 from hoplite.operators import Operator, Operators, find_operators
 
 _fitted: WeakKeyDictionary[Graph, dict[Any, Basis]] = WeakKeyDictionary()  # graphs never change
-MAX_NEAR = 0.9  # of all nodes: beyond it, leaving out the others saves too little
+MAX_NEAR = 0.9  # share of all nodes beyond which leaving out the others saves too little
 
 
 class Propagation:

@@ -40,7 +40,7 @@ from hoplite.preparation import (
 from hoplite.structural import links_among, made_of_edges
 
 CellValue = float | str | bool | None
-MAX_NUMBER = float(np.finfo(np.float32).max)  # of a cell that a table may have
+MAX_NUMBER = float(np.finfo(np.float32).max)  # largest number in a cell of a table
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,8 @@ from hoplite.tasks.base import Task
 MAX_COMPARED = 10_000  # ids that a wrong one is compared with
 BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
 ENTRY_BYTES = 64  # what the work on a number, or on an entry of S, may take
-MIN_NUMBERS = 1 << 12  # that are worked on at a time, however little memory is left
-RESERVE = 32 * 10**6  # of the budget, for what is not counted
+MIN_NUMBERS = 1 << 12  # numbers that are worked on at a time, however little memory is left
+RESERVE = 32 * 10**6  # part of the budget for what is not counted
 
 
 class RemovalsUnavailableError(StoreError):
@@ -206,11 +206,8 @@ class StoredRows(Rows):
     def graph_features(self, nodes: np.ndarray) -> Any:
         width = self.data.num_features if self._columns is None else len(self._columns)
         needed = 32 * len(nodes) * (width + 8)
-        self._require(
-            needed,
-            f"removing any of the {plural(len(nodes), 'node')} within reach",
-            RemovalsUnavailableError,
-        )
+        what = f"removing any of the {plural(len(nodes), 'node')} within reach"
+        self._require(needed, what, RemovalsUnavailableError)
         return np.concatenate([rows.astype(np.float32) for _, rows in self.features(nodes)])
 
     def _aligned(self, rows: np.ndarray) -> np.ndarray:

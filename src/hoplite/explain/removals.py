@@ -56,7 +56,7 @@ from hoplite.structural import links_among
 
 Report = Callable[[str, float], None]
 NUM_TRIES = 4  # times as many candidates as are reported are rebuilt
-NEAR = 1e-6  # of the largest logit: margins that rounding, or a tie, may decide
+NEAR = 1e-6  # share of the largest logit: such margins may be rounding, or a tie
 BATCH_NUMBERS = 1 << 20  # a signal of this size stays in the cache: four times faster on Pubmed
 MAX_COLUMNS = 512
 
@@ -139,9 +139,7 @@ def flips(
         ),
     ):
         if refused:
-            raise RemovalsUnavailableError(
-                f"removals cannot be computed, because this model {why}."
-            )
+            raise RemovalsUnavailableError(f"removals cannot be computed, as this model {why}.")
     nodes, graph = _within_reach(exact, index)
     field = Field(exact, graph, int(np.searchsorted(nodes, index)))
 

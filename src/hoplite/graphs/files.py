@@ -35,7 +35,7 @@ from hoplite.preparation import Preparation
 
 NAMES = ("class_names", "feature_names", "graph_ids", "node_ids")
 FILE, FEATURES = "graphs.npz", "features.npy"
-MAX_NODES = 10**8  # of a file without features
+MAX_NODES = 10**8  # maximum number of nodes of a file without features
 MAX_DENSE = 1 << 26  # values of features with tags
 
 

@@ -23,7 +23,7 @@ from hoplite.models.trained import TrainedModel
 from hoplite.preparation import Preparation
 from hoplite.tasks import Task
 
-KEY = "graphs"  # of the training of a model
+KEY = "graphs"  # key in the training of a model
 
 
 class PoolingFile(msgspec.Struct, frozen=True):

@@ -35,9 +35,9 @@ from hoplite.graphs.graph_set import GraphSet
 from hoplite.operators import OPERATORS
 
 STRUCTURE = ("auto", "none", "add")
-BINS_PER_DOUBLING = 4  # of the degree
+BINS_PER_DOUBLING = 4  # bins per doubling of the degree
 PROFILE = ("log degree", "log min", "log max", "log mean", "log deviation")
-DOUBLINGS = 12  # of the entries of a profile that have bins of their own
+DOUBLINGS = 12  # doublings of a profile's entries that have their own bins
 RECORD = np.dtype([("graph", np.int64), ("colour", np.uint64), ("number", np.int64)])
 
 

@@ -31,7 +31,7 @@ from hoplite.training.results import train as train_nodes
 from hoplite.training.scoring import ScoredRun, number
 
 AUTO = "auto"
-HEAD = {"hops": 0, "optimizer": "path"}  # of the linear map
+HEAD = {"hops": 0, "optimizer": "path"}  # settings of the linear map
 # What auto tries: a family and the values of its settings, all combinations.
 GRID: tuple[dict[str, Any], ...] = (
     {"model": "colours", "depth": [1, 2, 4]},

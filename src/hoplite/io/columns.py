@@ -42,9 +42,9 @@ SAMPLE = 1 << 21  # cells kept for the quartiles
 SPARSE_BELOW = 0.1  # share of non-zero cells below which X is CSR
 MIN_KEYS, KEY_SHARE = 20, 0.9  # a text with so many values, hardly any repeated, is a key
 KEY_SPAN = 2  # numbers of a key in this many times as many rows
-MAX_VALUES = 10_000  # of a text without a limit of categories
+MAX_VALUES = 10_000  # distinct values of a text column without a limit of categories
 MIN_WORDS = 3  # on average, of a text whose words are features
-MIN_ROWS = 2  # of the training that have a term
+MIN_ROWS = 2  # training rows that a term must occur in
 WORDS_WIDTH = 64  # cells of X that a text of words is counted as
 SHOWN = 60  # letters of a value in a message
 TESTED, SAMPLED = 200, 2000  # columns in a query, rows looked at first
@@ -162,7 +162,7 @@ class Cells(NamedTuple):
     sql: str
     truth: bool = False
     first: str = ""  # day or month: what comes first in dates with slashes
-    sign: str = ""  # of amounts
+    sign: str = ""  # currency sign of amounts
 
 
 def spellings(table: Table, name: str) -> list[Cells]:

@@ -604,7 +604,7 @@ READERS = {
     "scipy": from_scipy,
     "torch_geometric": from_pyg,
 }
-ARRAYS = ("dgl", "scipy", "torch_geometric")  # whose nodes have no named columns
+ARRAYS = ("dgl", "scipy", "torch_geometric")  # libraries whose nodes have no named columns
 
 
 def _edge_types(values: Any, name: str | None) -> list[Any] | None:

@@ -35,9 +35,9 @@ UNPACKING = 0.9  # the share of the progress at which the download is complete
 
 Progress = Callable[[str, float], None]
 _ADVICE = "get it with `hoplite datasets --fetch reddit`"
-ROUNDS = 12  # by degree; then the ends are drawn evenly, which always finds the free pairs
+ROUNDS = 12  # draws by degree; then ends are drawn evenly, which always finds the free pairs
 BATCH = 1 << 22
-ROWS = 8192  # of features at a time, so that no second matrix of their size is made
+ROWS = 8192  # rows of features at a time, so that no second matrix of their size is made
 REDDIT_SIZE = {"nodes": 232_965, "edges": 57_307_946, "features": 602, "classes": 41}
 REDDIT_SPLIT = (153_431 / 232_965, 23_831 / 232_965)
 LEAST_SCALE, MOST_SCALE = 0.005, 1000

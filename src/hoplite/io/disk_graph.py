@@ -47,7 +47,7 @@ class GraphDescription(NodeFacts):
     features: Count
     fingerprint: Fingerprint
     tables: list[list[str | int]]  # name, size and time of what was imported; the seed
-    crc32: dict[str, Checksum]  # of every other file
+    crc32: dict[str, Checksum]  # checksum of every other file
 
 
 class DiskGraph(NodeFiles):

@@ -25,7 +25,7 @@ from hoplite.preparation import TableOptions, refuse_options
 ENDINGS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
 HEAD_BYTES = 1 << 16  # at the start of a file, which must contain an edge
 MAX_LINE = 1 << 10  # bytes of a line at the top of a Matrix Market file
-NODE_BYTES = 64  # of memory that a node costs, with or without edges
+NODE_BYTES = 64  # memory per node, with or without edges
 ENTRY_BYTES = 4  # minimum size of an entry: two digits and two separators
 FIELDS = {"real": 3, "double": 3, "integer": 3, "pattern": 2}  # numbers per entry
 _COMMENT = re.compile(rb"\s*([#%].*)?")

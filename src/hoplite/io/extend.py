@@ -55,7 +55,7 @@ class NewNodes:
     integer_ids: bool
     features: Any  # (m, d) float32, in the order of the graph's features; CSR if these are CSR
     labels: np.ndarray  # (m,), -1 where unknown
-    split: Split  # by the numbers of all nodes; empty unless the table has one
+    split: Split  # split by the numbers of all nodes; empty unless the table has one
     sources: np.ndarray  # (e,)
     targets: np.ndarray
     weights: np.ndarray | None  # None if every pair counts once

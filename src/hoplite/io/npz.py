@@ -37,7 +37,7 @@ from hoplite.preparation import (
 FORMAT, VERSION = "hoplite-graph", 1
 LABELS = {CLASSES.task: "labels", NUMBERS.task: "label_values", SETS.task: "label_sets"}
 FEATURE_ARRAY, LABEL_ARRAY, EDGE_ARRAY = "node_features", "node_labels", "edges"
-MATRIX_OPTIONS = ("scale", "gaps", "directed")  # of tables, that also apply to plain arrays
+MATRIX_OPTIONS = ("scale", "gaps", "directed")  # options of tables that also apply to plain arrays
 
 
 @dataclass(frozen=True, kw_only=True)

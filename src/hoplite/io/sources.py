@@ -65,7 +65,7 @@ DURATIONS = {  # integers of Arrow's units, in their order there, in SQL
     "us": "to_microseconds({})",
     "ns": "to_microseconds({} // 1000)",
 }
-SHEET_ROWS = 1 << 14  # of a workbook at a time
+SHEET_ROWS = 1 << 14  # rows of a workbook at a time
 # Types of Python's objects that one column may have together.
 FAMILIES = ((str,), (bool, np.bool_), (int, float, np.number), (list, tuple, np.ndarray))
 MIN_MEMORY, THREAD_MEMORY = 64 * 10**6, 125 * 10**6  # bytes for DuckDB, in all and per thread

@@ -87,16 +87,17 @@ EDGE_COLUMNS = ("source", "target", "weight")
 SPLIT_WORDS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
 # Maximum number of distinct numbers that are classes by default: with at least two nodes for each,
 # and with fewer.
-MAX_WHOLE, MAX_FRACTIONS = (1000, 100), (20, 5)
-NODE_BYTES = 64  # of memory per node during an import
+MAX_WHOLE, MAX_FRACTIONS = 1000, 20  # different numbers that may be classes
+MAX_RARE_WHOLE, MAX_RARE_FRACTIONS = 100, 5  # the same with fewer than two nodes per number
+NODE_BYTES = 64  # memory per node during an import
 MIN_ROOM = 100 * 10**6
-DUCKDB_SHARE = 0.55  # of the memory of an import; NumPy's blocks take the rest
+DUCKDB_SHARE = 0.55  # share of an import's memory; NumPy's blocks take the rest
 EDGES_AT_ONCE = 1 << 20
 SCRATCH = ".scratch"
-SEPARATORS = (JOINT, ";")  # of several labels in one cell
-SIMILAR = 0.75  # of difflib: a column that is probably the label, misspelled
-FIRST_EDGES = 1000  # whose ends are looked for to name the column of the ids
-INTEGER_TEXT = re.compile("(0|-?[1-9][0-9]{0,18})")  # as integers are written: 7, but not 007
+SEPARATORS = (JOINT, ";")  # separators of several labels in one cell
+SIMILAR = 0.75  # difflib's ratio from which on a column is probably the label, misspelled
+FIRST_EDGES = 1000  # edges whose ends are looked up to find the column of the ids
+INTEGER_TEXT = re.compile("(0|-?[1-9][0-9]{0,18})")  # an integer as it is written: 7, but not 007
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -268,12 +269,12 @@ def _refuse_other_id(work: Workspace, nodes: Table, edges: Table, options: Table
 
 
 def _refuse_misspelled(table: Table, label: str) -> None:
-    """DatasetError if a column is called almost as the ``label``, which would be a feature."""
+    """DatasetError if a column's name resembles ``label``; it would be a feature."""
     others = [name for name in table.names if name.lower() != label]
     for name in difflib.get_close_matches(label, others, n=1, cutoff=SIMILAR):
         raise DatasetError(
-            f"{table.label} has no column {label!r}. Did you mean {name!r}? Pass "
-            f"{option_name('label', name)}."
+            f"{table.label} has no column {label!r}; pass {option_name('label', name)}. Did you "
+            f"mean {name!r}?"
         )
 
 
@@ -299,10 +300,10 @@ def require_columns(
     missing = [name for name in names if name not in table.names]
     if missing:
         named = [option_name(options[name], "COLUMN") for name in missing if name in options]
+        advice = f"Add it, or pass {listing(named)}" if named else "Add it"
         raise DatasetError(
             f"{table.label} has no column {listing([*map(repr, missing)], 'or')} (it has "
-            f"{some_of(map(repr, table.names), 10)}).{nearest_hint(missing[0], others)} "
-            + (f"Pass {listing(named)}." if named else "Add it.")
+            f"{some_of(map(repr, table.names), 10)}). {advice}.{nearest_hint(missing[0], others)}"
         )
 
 
@@ -844,18 +845,21 @@ def sorted_classes(names: list[str]) -> list[str]:
 
 
 def is_measurement(names: list[str], labelled: int) -> bool:
-    """Whether the distinct labels of ``labelled`` nodes look like numbers instead of classes.
+    """Whether the distinct labels of ``labelled`` nodes look like measurements, not classes.
 
-    They do if there are more than 1000 whole numbers, or more than 20 numbers with fractions; if
-    there are fewer than two nodes per number, more than 100, or 5. Words for a missing value, such
-    as NA, do not count.
+    They do if they are more than ``MAX_WHOLE`` whole numbers, or ``MAX_FRACTIONS`` with fractions;
+    with fewer than two nodes per number, ``MAX_RARE_WHOLE`` or ``MAX_RARE_FRACTIONS``. Words for a
+    missing value, such as NA, do not count.
 
     >>> is_measurement(["0.5", "1.0", "1.5"], 30), is_measurement([f"{i}.5" for i in range(30)], 30)
     (False, True)
     """
     names = [name.replace(",", ".") for name in names if name not in GAP_WORDS]
     whole = all(_INTEGER.fullmatch(name) for name in names)
-    most = (MAX_WHOLE if whole else MAX_FRACTIONS)[labelled < 2 * len(names)]
+    if labelled < 2 * len(names):
+        most = MAX_RARE_WHOLE if whole else MAX_RARE_FRACTIONS
+    else:
+        most = MAX_WHOLE if whole else MAX_FRACTIONS
     return len(names) > most and all(map(is_numeral, names))
 
 

@@ -20,7 +20,7 @@ from hoplite.operators import find_operator
 from hoplite.preparation import Preparation, changes
 from hoplite.structural import log_degrees, with_log_degree
 
-LEFT_OUT = "left_out_classes"  # of a model's training: the graph's classes that it did not see
+LEFT_OUT = "left_out_classes"  # key in a model's training: the graph's classes that it did not see
 
 
 def aligned_graph(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hoplite.models.trained import TrainedModel
 
-OPSET, IR_VERSION = 17, 8  # of 2022, which all runtimes since then read
+OPSET, IR_VERSION = 17, 8  # versions of 2022, which all runtimes since then read
 
 
 def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:

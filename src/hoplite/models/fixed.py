@@ -26,8 +26,8 @@ from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS
 
 MAX_TIME = 600.0  # e^-t is a float64 that is not 0
-MIN_SHARE = 1e-3  # of the diffusion that the hops hold
-NEGLIGIBLE = 2.0**-60  # of the largest coefficient: below float64's rounding
+MIN_SHARE = 1e-3  # least share of the diffusion that the hops must hold
+NEGLIGIBLE = 2.0**-60  # share of the largest coefficient: below float64's rounding
 SMOOTH_AT_ONE = tuple(name for name, operator in OPERATORS.items() if operator.sign > 0)
 
 

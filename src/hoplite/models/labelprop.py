@@ -38,7 +38,7 @@ from hoplite.models.linear import operator_setting
 from hoplite.models.settings import TRAINING, ModelConfig
 from hoplite.operators import find_operator
 
-MIN_SHARE = 2.0**-40  # of a class that reaches a node, so that its logarithm is finite
+MIN_SHARE = 2.0**-40  # least share of a class that reaches a node: its logarithm is finite
 FAR = 2.0**80
 # settings of a training that matter
 USED = {"monitor", "threshold", "calibrate", "correct_smooth", "refit", "folds", "preset"}

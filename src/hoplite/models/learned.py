@@ -16,7 +16,7 @@ from hoplite.models.base import OF_FILTERS, Weights, uniform
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS, find_operator
 
-NEGLIGIBLE = 2.0**-16  # of the rounding error
+NEGLIGIBLE = 2.0**-16  # share of the rounding error
 
 
 class LGC(linear.LinearModel):

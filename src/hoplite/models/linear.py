@@ -24,7 +24,7 @@ from hoplite.operators import OPERATORS, find_operator
 
 STARTS = ("random", "lowpass")
 LOWPASS_DECAY = 0.8
-OWN = "hoplite."  # where the modules of models are that need no check
+OWN = "hoplite."  # prefix of modules whose models need no check
 # defaults of models that are linear in their weights: every epoch is the optimum of one penalty
 SOLVED: dict[str, Any] = {
     "optimizer": "path",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hoplite.training.scoring import ScoredRun
 
 ALL = "all"  # every node with a label
-MAX_CURVES = 12  # of several at once that have a curve each
+MAX_CURVES = 12  # maximum number of labels that have a curve each
 WORDS = {"train": "training", "val": "validation"}
 
 

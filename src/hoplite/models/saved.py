@@ -46,7 +46,7 @@ CONFIG_FILE = "config.json"
 CHOICE = "auto"  # the folder that records how the model was chosen, next to the model
 PARTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors|result-[0-9a-f]{16}\.json")
 TEMPORARY = re.compile(r"\..*\.tmp")  # see atomic_write
-WAIT_SECONDS = 60.0  # for another process that saves; it takes far less
+WAIT_SECONDS = 60.0  # longest wait for another process that saves; it takes far less
 
 Shapes = dict[str, tuple[int, ...]]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]

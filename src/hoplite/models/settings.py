@@ -336,7 +336,7 @@ def _load(entry: EntryPoint) -> Any:
         if not module or module.startswith(".") or not path:
             raise ImportError("it is not package.module:Class")
         return entry.load()
-    except Exception as error:  # of code that is not ours
+    except Exception as error:  # any error, as the code is not ours
         raise ConfigError(
             f"is {entry.name!r}, which cannot be imported ({error}).", "model"
         ) from error

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     import torch
     from plotly.graph_objects import Figure
 
-TASK_STATE = "task_state"  # of a model's training: what its task must know, see Task.state
-CONFORMAL = "conformal"  # of a model's training: scores of the validation nodes, see Conformal
-LEARNED_FROM = "learned_from"  # of a model's training: see learned_nodes
-SPLIT = "split"  # of a model's training: the split it had, see split_facts
-PIECE_BYTES = 16 * 10**6  # of hop features at a time
-COPIES = 12  # of them at the same time: as read, in the model's order, and what a model makes
+TASK_STATE = "task_state"  # key in a model's training: what its task must know, see Task.state
+CONFORMAL = "conformal"  # key in a model's training: scores of validation nodes, see Conformal
+LEARNED_FROM = "learned_from"  # key in a model's training: see learned_nodes
+SPLIT = "split"  # key in a model's training: the split it had, see split_facts
+PIECE_BYTES = 16 * 10**6  # bytes of hop features at a time
+COPIES = 12  # copies at the same time: as read, in the model's order, and what a model makes
 MIN_ROWS = 16
 MAX_IDLE = 1 << 16  # num_features in a file may exceed the number of weights by this
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hoplite.engine.dropout import Dropout
     from hoplite.nets.view import RowView
 
-CACHED_NUMBERS = 1 << 18  # of a hop's rows that are gated together
+CACHED_NUMBERS = 1 << 18  # numbers of a hop whose rows are gated together
 GATES = ("node", "class", "feature")
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SIZES = ("in_channels", "out_channels")  # PyTorch Geometric's words for the features and outputs
 DROPOUT, EDGE_WEIGHT = "dropout", "edge_weight"
-DEFAULTS = {"hidden_channels": 64, "num_layers": 2}  # of arguments that have no default
+DEFAULTS = {"hidden_channels": 64, "num_layers": 2}  # values of arguments that have no default
 # Arguments that cannot be settings: they keep their defaults
 NO_SETTINGS = RESERVED | {"operator", "basis", "standardize"}
 # Settings of a training that mean nothing where X and the steps are the module's own

@@ -36,7 +36,7 @@ from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix, spmm
 
 WIDE_GAIN = 16  # a multiply-add of wide dense products costs so many times less than of sparse ones
-SLOPE = 0.2  # of LeakyReLU below 0
+SLOPE = 0.2  # slope of LeakyReLU below 0
 SHARED_WORK = 1 << 24  # multiply-adds from which on several threads are worth their start
 
 Map = Callable[[np.ndarray], np.ndarray]

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 LARGEST = 1e300  # what is larger may overflow in the next step
-THIN_POINTS = 60  # of a curve or table
-PALETTE = ("@hlgc", "@lgc", "@sgc", "@gat", "@gcn", "@other")  # of series without a colour
-DASHES = ("solid", "dash", "dot", "dashdot")  # where there are more series than colours
+THIN_POINTS = 60  # maximum number of points of a curve or table
+PALETTE = ("@hlgc", "@lgc", "@sgc", "@gat", "@gcn", "@other")  # default colours of series
+DASHES = ("solid", "dash", "dot", "dashdot")  # line styles if there are more series than colours
 # Between those of the page's light and dark theme: read as well on a white ground as on a black
 # one, since a figure has no ground of its own and cannot know what is behind it.
 COLOURS = {

@@ -16,7 +16,7 @@ from hoplite.plots import COLOURS, Drawing, axis, finite, layout, peak, safe, st
 NAME = 20  # characters of a name next to a bar, on an axis or in a legend
 FAINT = 0.45  # the opacity of bars that stand for many, or for none
 PARTS = {"train": ("training", "solid"), "val": ("validation", "dash"), "test": ("test", "dot")}
-GAP = 0.13  # of the width, between two panels
+GAP = 0.13  # space between two panels, as a share of the width
 RIGHT = 0.09  # more, where the left one has an axis at its right side
 BETWEEN = 84  # pixels, of the height: figures and title of an axis, and the next heading
 MARGINS = 56 + 44  # pixels: what a figure with a title has above and below
@@ -24,7 +24,7 @@ MAX_FLAT = 4  # classes whose names lie below the matrix: of more, Plotly would 
 MAX_COUNTS = 15  # classes up to which the cells have their counts in them
 MAX_POINTS = 5000
 MAX_DRAWN, MAX_NAMED = 300, 60  # nodes in a picture of a graph, and in one with their names
-ROUNDS = 80  # of the layout of its nodes
+ROUNDS = 80  # iterations of the layout of nodes
 SIZE = 640  # its pixels
 
 Bin = Sequence[float]  # mean probability, share of right predictions, number of nodes

@@ -86,10 +86,10 @@ from hoplite.training.scoring import Scored, ScoredRun, with_test_scores
 log = logging.getLogger("hoplite.search")
 
 BUDGET = "60s"
-TRIALS_SHARE, RIVAL_SHARE = 0.6, 0.1  # of the time after reading; the last training has the rest
-SAMPLED_SHARE = 0.25  # for the trials on a sample: the last training takes much longer
+TRIALS_SHARE, RIVAL_SHARE = 0.6, 0.1  # shares of the time; the last training has the rest
+SAMPLED_SHARE = 0.25  # share of trials on a sample: the last training takes much longer
 LAST_SHARE = 0.95  # the last training ends then, as its model is still to be scored and saved
-MIN_SHARE = 0.2  # of the budget that is left after reading, at least
+MIN_SHARE = 0.2  # least share of the budget that is left after reading
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 RIVAL = "gradient boosting"
 
@@ -486,7 +486,7 @@ class _Choice:
             self.small, self.columns = sample(graph, seeds[0])
         self.sampled = self.columns is not None
         self.share = SAMPLED_SHARE if self.sampled else TRIALS_SHARE
-        self.results: dict[int, TrainingResult] = {}  # of this process, by position
+        self.results: dict[int, TrainingResult] = {}  # results of this process, by position
         self.config = split_options(candidates[0].model, candidates[0].options)[1]
         self.monitor = task_of(graph.labels).monitor(self.config.monitor)
         self.comparison = Comparison(self.small, self.monitor, self.config.class_weight)

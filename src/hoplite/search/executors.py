@@ -39,7 +39,7 @@ from hoplite.training.scoring import SCORED, ScoredRun, number
 from hoplite.training.sets import node_sets
 
 POLL_SECONDS = 0.25
-MAX_DEATHS = 3  # of processes, without a finished trial in between
+MAX_DEATHS = 3  # dead processes without a finished trial in between
 Check = Callable[[], None]  # called in every epoch; raises to end the training
 
 

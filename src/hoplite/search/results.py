@@ -75,14 +75,14 @@ class ConfigurationScores:
     0.625
     """
 
-    position: int  # in the grid
+    position: int  # position in the grid
     options: dict[str, Any]
     scores: tuple[float, ...]
     val: tuple[float, ...]
     val_loss: float
     test: tuple[float, ...] = ()
     seconds: float = 0.0
-    epochs: int = 0  # of all seeds
+    epochs: int = 0  # epochs of all seeds
 
     @classmethod
     def of(

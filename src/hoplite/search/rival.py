@@ -20,10 +20,10 @@ from hoplite.tasks import Task
 from hoplite.training.fit import fold_numbers
 
 HOPS = 2
-MAX_COLUMNS = 100  # of X: the most frequent ones of more
+MAX_COLUMNS = 100  # columns of X that are used: the most frequent ones
 ITERATIONS = 200  # at most
 TREES = 20  # between two looks at the validation nodes; an iteration has one for each class
-FLOOR = 1e-6  # of probabilities: their logarithm is an output
+FLOOR = 1e-6  # lowest probability: its logarithm is an output
 
 
 def boosted_outputs(

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from hoplite.graph import Graph, Split
 
-MAX_LABELS = 10_000  # of data that is tried as it is
+MAX_LABELS = 10_000  # most labels of data that is not sampled
 VALIDATED, DRAWN = 300, 400  # labelled nodes: those that validate, and others
 NODES, COLUMNS = 1_500, 100
 

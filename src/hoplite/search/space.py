@@ -33,7 +33,7 @@ from hoplite.formatting import listing
 from hoplite.models import MODELS, all_settings, find_model, idle_settings, split_options
 
 MAX_CONFIGURATIONS = 100_000
-MAX_BYTES = 1 << 17  # of a file: deep nesting takes its square in time
+MAX_BYTES = 1 << 17  # maximum size of a file: deep nesting takes its square in time
 MAX_INT = 2**53  # whole numbers below it are exact in a float
 MAX_REPEATS = 10_000  # draws in a row without a new configuration: there are no more
 SHARED = {"hops", "hidden", "heads", "bias", "order"}  # of a dataset: for the models that have them

@@ -34,7 +34,7 @@ FILE = "search.sqlite"
 FACTS = "search"
 WAITING, RUNNING, DONE = "waiting", "running", "done"
 BUSY_SECONDS = 120.0  # to wait for another process that writes
-CLOCK_SECONDS = 2.0  # by which two readings of the time when a process began may differ
+CLOCK_SECONDS = 2.0  # maximum difference of two readings of when a process began
 SCHEMA = (
     "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE trials (id INTEGER PRIMARY KEY, model TEXT NOT NULL, options TEXT NOT NULL, "

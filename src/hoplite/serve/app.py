@@ -36,12 +36,12 @@ from hoplite.serve.answers import MAX_BODY, Answers, Failure, UnknownNode
 PAGE = files("hoplite.serve").joinpath("page")
 FILES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"}
 THREADS = 2  # few, as they share one interpreter; kernels release it
-SECONDS = 20.0  # for a request with its body
+SECONDS = 20.0  # time limit of a request with its body
 IDLE_SECONDS = 25.0  # until a connection without a new request is closed; more than SECONDS
 MAX_CONNECTIONS = 512
 MAX_OF_CLIENT = 64  # connections of one address
 QUERIES = ("model", "examples", "nodes", "features", "node", "explanation", "flips")
-NAMES = {"node": "id", "class_": "class"}  # of arguments
+NAMES = {"node": "id", "class_": "class"}  # names of arguments
 QUERY = pydantic.ConfigDict(
     extra="forbid", alias_generator=lambda argument: NAMES.get(argument, argument)
 )

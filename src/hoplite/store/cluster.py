@@ -38,11 +38,11 @@ from hoplite.machine import build, without_signals
 CONNECT_SECONDS = 10.0
 PATIENCE = 120.0  # seconds without a worker that can do the work, until it is given up
 POLL_SECONDS = 0.5
-SHARED_SECONDS = 5.0  # for a worker to see the folder
+SHARED_SECONDS = 5.0  # time for a worker to see the folder
 MAX_LOSSES = 10  # how often Dask may give a task up because its workers died
 MAX_LOCAL = 1024  # processes
 MAX_GREETING = 1 << 20  # bytes of a scheduler's first message; it has a few hundred
-PAUSED_SHARE = 0.8  # of its limit, from which on Dask pauses a worker, and kills it soon after
+PAUSED_SHARE = 0.8  # share of its limit at which Dask pauses a worker, and kills it soon after
 ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:\d{1,5}")
 SETTINGS: dict[str, Any] = {
     # no pages over HTTP, whose routes ask for no key
@@ -217,7 +217,7 @@ class Cluster:
         future.retry()
 
 
-_task: Sign | None = None  # of the task that this worker is doing
+_task: Sign | None = None  # sign of the task that this worker is doing
 
 
 def _run(sign: Sign, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -40,9 +40,9 @@ from hoplite.store.files import Manifest
 
 MIN_USE, USE_STEP = 140 * 10**6, 60 * 10**6
 RESERVE, PLANNED_RESERVE = 24 * 10**6, 56 * 10**6
-BLOCK_BYTES = 8 * 10**6  # of a block over all its panels; an update writes whole blocks
+BLOCK_BYTES = 8 * 10**6  # size of a block over all its panels; an update writes whole blocks
 PREPARED_ENTRY = 80  # bytes per entry while S is made
-PACKED_DEGREE = 12  # from so many entries per column on the product packs its columns
+PACKED_DEGREE = 12  # entries per column from which on the product packs its columns
 MIN_ENTRIES = 1 << 16  # a smaller range of S is not worth a product
 VECTOR = 16  # columns that share a cache line
 

@@ -56,7 +56,7 @@ S_FILES = tuple(f"{OPERATOR}/{part}.npy" for part in array_files.CSR_ARRAYS)
 
 TYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}  # in files
 HEADER = 128  # bytes of a .npy header of two dimensions
-FEW_ROWS = 16  # from one row in so many on, reading the whole block is faster
+FEW_ROWS = 16  # if at least one row in 16 is read, reading the whole block is faster
 NUMBERS = 1 << 18  # numbers at a time, so that copies stay small
 
 
@@ -71,7 +71,7 @@ class Manifest(NodeFacts):
 
     graph: str
     features: str
-    entries: Count  # of the adjacency
+    entries: Count  # entries of the adjacency
     longest_row: Count
     columns: Count
     hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)]

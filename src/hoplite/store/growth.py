@@ -48,9 +48,9 @@ from hoplite.store.store import HopStore
 from hoplite.structural import links_among, log_degrees_of, structural_count
 
 READ, OPERATOR_MADE, FEATURES_MADE = 0.2, 0.4, 0.5  # share of the work that is done by then
-MAX_SHARE = 0.5  # of the rows; if more of them change, all are computed
-ARRAYS = 5  # of the changed rows, that a hop needs at once
-ENTRY_BYTES = 24  # of an entry of S while rows of it are taken
+MAX_SHARE = 0.5  # share of the rows; if more of them change, all are computed
+ARRAYS = 5  # arrays of the changed rows that a hop needs at once
+ENTRY_BYTES = 24  # bytes of an entry of S while rows of it are taken
 
 
 def update_store(

@@ -16,7 +16,7 @@ from hoplite.tasks.multilabel import Multilabel
 from hoplite.tasks.regression import Regression
 
 TASKS: dict[str, Task] = {task.name: task for task in (Multiclass(), Regression(), Multilabel())}
-DEFAULT_TASK = Multiclass.name  # of a training, and of a saved model that names none
+DEFAULT_TASK = Multiclass.name  # task of a training, or a saved model, that names none
 
 
 def find_task(task: Any = DEFAULT_TASK) -> Task:

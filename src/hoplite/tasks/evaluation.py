@@ -14,7 +14,7 @@ import numpy as np
 
 from hoplite.errors import HopliteWarning, plural
 
-BINS = 15  # of the calibration error
+BINS = 15  # bins of the calibration error
 TEMPERATURES = (0.05, 20.0)  # least and most
 TINY = np.finfo(np.float64).eps  # probabilities are clipped by it in a log loss
 

@@ -15,7 +15,7 @@ from hoplite.tasks.base import LOSS, Metric, Task
 from hoplite.tasks.evaluation import Evaluation, evaluate_values
 from hoplite.tasks.losses import huber, squared_error
 
-ROUNDING = 64 * np.finfo(np.float64).eps  # of sums: a smaller share of them is taken for 0
+ROUNDING = 64 * np.finfo(np.float64).eps  # share of a sum below which a value is taken for 0
 MIN_SCALE = 1e-100  # squares of smaller numbers lose digits or vanish
 
 

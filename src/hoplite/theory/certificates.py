@@ -58,14 +58,14 @@ from hoplite.models.trained import LEARNED_FROM, TrainedModel, check_trained, le
 from hoplite.store import open_data
 from hoplite.training.results import train
 
-ROUNDING = 1e-6  # by which computed probabilities are taken for larger than they are
-POINTS, STEP = np.linspace(-9, 9, 181, retstep=True)  # of the integral; its error is below 1e-12
+ROUNDING = 1e-6  # margin added to computed probabilities
+POINTS, STEP = np.linspace(-9, 9, 181, retstep=True)  # grid of the integral: error below 1e-12
 DENSITY = STEP * np.exp(-(POINTS**2) / 2) / math.sqrt(2 * math.pi)
 SPREADS = 2.0 ** np.arange(1, -7, -1)  # s sqrt(d): logits have about this deviation
-PENALTIES = 10.0 ** np.arange(-3, 1)  # of the prior
-PULLS = (10, 100, 1000)  # of the posterior to the prior, times the prior's penalty
+PENALTIES = 10.0 ** np.arange(-3, 1)  # penalties of the prior
+PULLS = (10, 100, 1000)  # pulls of the posterior to the prior, in multiples of the prior's penalty
 MIN_LABELLED = 8  # training and validation nodes of a PAC-Bayes bound
-MAX_STEPS = 200  # of L-BFGS
+MAX_STEPS = 200  # maximum number of steps of L-BFGS
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from hoplite.theory.complexity import DRAWS
 from hoplite.theory.function_class import FunctionClass, bounded_models, has_bounds
 
 STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
-RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
+RISK_OF_DRAWS = 0.01  # share of delta for the Monte Carlo estimate
 
 
 @dataclass(frozen=True)

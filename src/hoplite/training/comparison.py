@@ -209,7 +209,7 @@ class Comparison:
         if self.monitor is LOSS and task.exclusive:
             least = MIN_LOSS
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", HopliteWarning)  # of a temperature at its limit
+                warnings.simplefilter("ignore", HopliteWarning)  # about a temperature at its limit
                 logits = logits / best_temperature(labels, logits)
 
         def value(mask: np.ndarray) -> float:

@@ -178,8 +178,7 @@ def fit(
         if folds:
             if record_test:
                 raise ConfigError(
-                    "requires validation nodes; pass data that has some, or leave it out.",
-                    "record_test",
+                    "requires validation nodes; otherwise leave it out.", "record_test"
                 )
             crossed = cross_validate(shared, runs, sets["train"], folds, progress, final=final)
             if not quiet:

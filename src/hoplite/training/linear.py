@@ -36,7 +36,7 @@ from hoplite.training.objective import GradientObjective, Measured, Problem, Sig
 from hoplite.training.stored import RangeOrder
 
 MAX_EVALUATIONS = 400  # estimate, for all penalties of a path
-SHARED_COLUMNS = 16  # of training and validation together in one pass: a cache line
+SHARED_COLUMNS = 16  # a cache line: most columns of training and validation in one pass
 
 
 class LinearObjective(GradientObjective):

@@ -22,13 +22,13 @@ Closure = Callable[[], tuple[float, Params]]  # the loss and its gradients at th
 
 BETA_MEAN, BETA_SQUARE, EPSILON = 0.9, 0.999, 1e-8
 
-LBFGS_ITERATIONS = 20  # of one step
-MAX_EVALUATIONS = LBFGS_ITERATIONS * 5 // 4  # of one step, checked after every iteration
-MAX_SEARCH_EVALUATIONS = 25  # of one line search, after its first
+LBFGS_ITERATIONS = 20  # maximum number of iterations in one step
+MAX_EVALUATIONS = LBFGS_ITERATIONS * 5 // 4  # maximum in one step, checked after every iteration
+MAX_SEARCH_EVALUATIONS = 25  # maximum in one line search, after its first evaluation
 HISTORY = 100  # pairs of changes that the inverse Hessian is estimated from
 MIN_CURVATURE = 1e-10  # pairs with less are left out, so that the estimate stays positive
 SMALL_GRADIENT = 1e-7  # largest entry at a minimum
-SMALL_CHANGE = 1e-9  # of weights, loss or slope that ends a step
+SMALL_CHANGE = 1e-9  # change of weights, loss or slope that ends a step
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9  # c1 and c2 of the strong Wolfe conditions
 
 

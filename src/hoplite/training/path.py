@@ -49,7 +49,7 @@ from hoplite.training.linear import LinearObjective
 from hoplite.training.objective import Part
 from hoplite.training.optimizers import LBFGS
 
-STRONGEST = 10**-1.5  # of the penalties, relative to a row's squared length, of FEW nodes
+STRONGEST = 10**-1.5  # strongest penalty for FEW nodes, relative to a row's squared length
 FEW, MANY = 1000, 10_000  # training nodes
 LARGE = 1 << 17  # weights, from which on L-BFGS has the features' type, and one step each
 PENALTIES = 12  # epochs at most

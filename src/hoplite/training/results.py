@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hoplite.training")
 
 MAX_RUNS = 100_000
-MAX_CLASSES = 20  # in the table of classes
+MAX_CLASSES = 20  # maximum number of rows in the table of classes
 MIN_CONFUSED = 0.05  # share of the nodes of a class that is worth a note
 PART_TITLES = {"val": "validation", "test": "test"}
 RESAMPLES, COVERED = 100, (5, 95)  # bootstrap samples, and percentiles of intervals

@@ -188,7 +188,7 @@ class TrainingProgress:
 
     done: int  # epochs of all runs that are finished or were saved by early stopping
     total: int
-    epoch: int  # of the run that is farthest
+    epoch: int  # epoch of the run that is farthest
     epochs: int  # maximum per run
     running: int
     val_score: float  # the figure that chooses the epoch: mean of the runs' best; NaN if unknown

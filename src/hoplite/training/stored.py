@@ -57,11 +57,11 @@ from hoplite.training.objective import Measured, Part
 from hoplite.training.sets import WINDOW
 
 SHARDS = 32  # groups of ranges that are summed separately: the maximum number of workers
-COPIES = 3  # of a range in use: its rows, and the results of an evaluation
+COPIES = 3  # copies of a range in use: its rows, and the results of an evaluation
 MIN_AT_ONCE = 3  # ranges in memory: one in use, one waiting, one being read
 SIGNALS = 10  # arrays as large as the outputs: these, their gradients, and those of the loss
 ORDERS = 4  # numbers per row for sorting: the order and its inverse
-WEIGHT_COPIES = {"adam": 24, "lbfgs": 224}  # of the weights: sums in float64, 100 pairs
+WEIGHT_COPIES = {"adam": 24, "lbfgs": 224}  # copies of the weights: sums in float64, 100 pairs
 
 Result = TypeVar("Result")
 Sums = tuple[np.ndarray, ...]
@@ -378,7 +378,7 @@ class RangeOrder(Order):
 
     def __init__(self, rows: RowRanges, nodes: np.ndarray) -> None:
         self._rows, self._sorting = rows, np.argsort(nodes, kind="stable")
-        self._places = np.argsort(self._sorting)  # where each row is among the sorted ones
+        self._places = np.argsort(self._sorting)  # position of each row among the sorted ones
 
     @classmethod
     def in_memory(
