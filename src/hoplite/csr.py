@@ -414,7 +414,7 @@ def index_type(nodes: int) -> type[np.integer]:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """By which a graph is known again: SHA-256 of the adjacency and of X in float32."""
+    """SHA-256 of the adjacency and of X in float32, which identify a graph."""
 
     graph: str
     features: str

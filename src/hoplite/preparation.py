@@ -584,7 +584,7 @@ class Preparation:
         return [*cells, *row[len(cells) :].tolist()]
 
     def summary(self, added: Sequence[str] = ()) -> str:
-        """In one line, with the names of features that were ``added``.
+        """A description in one line, with the names of features that were ``added``.
 
         >>> age = NumberColumn("age", centre=(40.0,), scale=(10.0,), fill=(40.0,))
         >>> born = DateColumn("born", centre=(7000.0,), scale=(99.0,))

@@ -267,7 +267,7 @@ class KeptRows(Order):
 
     @classmethod
     def from_array(cls, rows: np.ndarray) -> KeptRows:
-        """Of rows that are stored as CSR if less than a quarter is not 0."""
+        """Keep the rows, as CSR if less than a quarter is not 0."""
         few = np.count_nonzero(rows) < SPARSE_SHARE * rows.size
         return cls(Features(SparseMatrix.from_scipy(sp.csr_array(rows)) if few else rows))
 
@@ -496,7 +496,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, values: np.ndarray) -> Self:
-        """Of a signal (rows, m)."""
+        """The moments of a signal (rows, m)."""
         rows = len(values)
         mean = values.mean(axis=0, dtype=np.float64) if rows else np.zeros(values.shape[1])
         return cls(rows, mean, np.square(values - mean).sum(axis=0))
@@ -523,12 +523,12 @@ class Standardized(NamedTuple):
 
     @classmethod
     def of(cls, values: np.ndarray) -> Self:
-        """Of a signal (n, m) on all nodes."""
+        """The standardisation of a signal (n, m) on all nodes."""
         return cls.from_moments(Moments.of(values), values.dtype)
 
     @classmethod
     def from_moments(cls, moments: Moments, dtype: np.dtype) -> Self:
-        """From moments of all nodes; a constant column is divided by the rounding error of 1."""
+        """Standardise by moments of all nodes; constant columns by the rounding error of 1."""
         deviation = np.sqrt(moments.squares / max(moments.rows, 1))
         least = np.finfo(dtype).eps
         return cls(moments.mean.astype(dtype), np.maximum(deviation, least).astype(dtype))

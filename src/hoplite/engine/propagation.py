@@ -92,7 +92,7 @@ class Propagation:
 
     @property
     def nonzeros(self) -> int:
-        """Of all operators."""
+        """The nonzeros of all operators."""
         return sum(matrix.nnz for matrix in self.matrices)
 
     @property

@@ -60,7 +60,7 @@ class Output(_Value, frozen=True, omit_defaults=True):
 
 
 class Threshold(_Value, frozen=True, rename={"class_": "class"}):
-    """From which ``probability`` on ``class`` is predicted, of a model that has chosen it."""
+    """The ``probability`` from which on ``class`` is predicted, if the model has chosen one."""
 
     class_: str
     probability: float

@@ -43,7 +43,7 @@ RECORD = np.dtype([("graph", np.int64), ("colour", np.uint64), ("number", np.int
 
 @dataclass(frozen=True)
 class HopSettings(Checked):
-    """Of families that read hop features."""
+    """Settings of families that read hop features."""
 
     hops: int = number_setting(3, "Number of hops.", 0, 100)
     operator: str = choice_setting("random_walk", "Operator of the hops.", OPERATORS)
@@ -61,7 +61,7 @@ class Pooling(ABC):
     Parameters
     ----------
     settings : Settings
-        Those of the family.
+        Settings of the family.
     num_features : int
         d, the columns of X that it was fitted to.
     state : dict of ndarray
@@ -287,7 +287,7 @@ def group_sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FourierSettings(HopSettings):
-    """Of random Fourier features."""
+    """Settings of random Fourier features."""
 
     count: int = number_setting(1024, "Number of random features.", 1, 1 << 16)
     frequency: float = number_setting(1.0, "Scale of the random weights.", 0, 100, open_ends="l")
@@ -350,7 +350,7 @@ class Fourier(HopPooling):
 
 @dataclass(frozen=True)
 class ColourSettings(Checked):
-    """Of Weisfeiler-Lehman colours."""
+    """Settings of Weisfeiler-Lehman colours."""
 
     depth: int = number_setting(3, "Rounds of refinement of the colours.", 0, 100)
 

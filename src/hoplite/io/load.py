@@ -174,7 +174,7 @@ def load(
 def _load(
     source: str | os.PathLike[str], seed: int | None, split: int | None, options: dict[str, Any]
 ) -> Graph:
-    """By its name or from a path, without structural features."""
+    """Load a named dataset or a path, without structural features."""
     name = source.lower() if isinstance(source, str) else ""
     if name.partition(":")[0] in NAMES:
         refuse_options(name, {**options, "prepare": None})

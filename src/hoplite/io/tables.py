@@ -838,7 +838,7 @@ def write_adjacency(work: Workspace, folder: Path, nodes: int) -> None:
 
 
 def sorted_classes(names: list[str]) -> list[str]:
-    """By name, or by number if all are integers."""
+    """The names in order, by number if all are integers."""
     if all(_INTEGER.fullmatch(name) for name in names):
         return sorted(names, key=lambda name: (int(name), name))
     return sorted(names)

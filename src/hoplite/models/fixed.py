@@ -33,7 +33,7 @@ SMOOTH_AT_ONE = tuple(name for name, operator in OPERATORS.items() if operator.s
 
 @dataclass(frozen=True)
 class FixedSettings(PolynomialSettings):
-    """Of fixed filters."""
+    """Settings of fixed filters."""
 
     operator: str = operator_setting("renormalized", SMOOTH_AT_ONE)
 

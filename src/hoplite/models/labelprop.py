@@ -176,7 +176,7 @@ class CorrectSmooth:
 
     @classmethod
     def of(cls, nodes: np.ndarray, labels: np.ndarray) -> CorrectSmooth:
-        """Of these nodes, with neither step; a node that comes twice has its first label."""
+        """Labels of these nodes, with neither step; a node that comes twice has its first label."""
         nodes, first = np.unique(nodes, return_index=True)
         return cls(tuple(nodes.tolist()), tuple(np.asarray(labels)[first].tolist()))
 

@@ -43,14 +43,14 @@ def operator_setting(default: str, operators: Iterable[str]) -> Any:
 
 @dataclass(frozen=True)
 class OperatorSettings(ModelConfig):
-    """Of models that propagate by an operator."""
+    """Settings of models that propagate by an operator."""
 
     operator: str = operator_setting("renormalized", OPERATORS)
 
 
 @dataclass(frozen=True)
 class HopSettings(OperatorSettings):
-    """Of models that read hops of an operator."""
+    """Settings of models that read hops of an operator."""
 
     hops: int = number_setting(10, "Number of hops.", 0, MAX_HOPS)
     bias: bool = flag_setting(False, "Add a bias.")
@@ -62,7 +62,7 @@ class HopSettings(OperatorSettings):
 
 @dataclass(frozen=True)
 class PolynomialSettings(HopSettings):
-    """Of polynomials of an operator."""
+    """Settings of polynomials of an operator."""
 
     neighbour_labels: bool = flag_setting(
         False, "Add the share of each class among labelled neighbours as features."
@@ -77,19 +77,19 @@ class PolynomialSettings(HopSettings):
 
 
 def start_setting() -> Any:
-    """Of polynomials that learn their coefficients."""
+    """The setting of the initial coefficients."""
     return choice_setting("random", "Initial coefficients: random or lowpass.", STARTS)
 
 
 @dataclass(frozen=True)
 class StartSettings(PolynomialSettings):
-    """Of polynomials that learn their coefficients."""
+    """Settings of polynomials that learn their coefficients."""
 
     start: str = start_setting()
 
 
 def basis_setting(default: str = "monomial") -> Any:
-    """Of polynomials in any basis."""
+    """The setting of the basis."""
     return setting(
         default,
         f"Polynomial basis: {basis_choices()}.",
@@ -100,7 +100,7 @@ def basis_setting(default: str = "monomial") -> Any:
 
 @dataclass(frozen=True)
 class BasisSettings(StartSettings):
-    """Of polynomials in any basis that learn their coefficients."""
+    """Settings of polynomials in any basis that learn their coefficients."""
 
     basis: str = basis_setting()
 

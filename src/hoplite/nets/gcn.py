@@ -29,7 +29,7 @@ MAX_UNITS = 1_000_000  # hidden units, and heads: their product with the feature
 
 
 def hidden_setting() -> Any:
-    """Of the two-layer models."""
+    """The setting of the two-layer models' hidden units."""
     return number_setting(16, "Hidden units, of each head for gat.", 1, MAX_UNITS)
 
 

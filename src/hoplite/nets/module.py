@@ -286,7 +286,7 @@ def _takes_weights(module: type[torch.nn.Module]) -> bool:
 
 
 def _name(module: type[torch.nn.Module]) -> str:
-    """Of its file and its class: ``my_models_net`` is that of ``package.my_models:Net``.
+    """The name from its file and its class: ``my_models_net`` for ``package.my_models:Net``.
 
     With the file it is none of Hoplite's own, and PyTorch Geometric's GCN is another than ours.
     """

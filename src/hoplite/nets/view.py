@@ -90,7 +90,7 @@ class WholeGraph:
 
     @classmethod
     def of(cls, adjacency: sp.csr_array, features: Features) -> WholeGraph:
-        """From the graph's adjacency and X."""
+        """The view of a graph with this adjacency and X."""
         entries = adjacency.tocoo()
         order = np.lexsort((entries.col, entries.row))  # i, j is the weight of j's message to i
         ends = np.stack([entries.col, entries.row])[:, order].astype(np.int64)
@@ -256,7 +256,7 @@ class Layer(ABC):
     ----------
     part : csr_array of shape (nodes, sources)
     dtype : dtype
-        Of the signals.
+        Type of the signals.
     nodes : array, optional
         Where the layer's outputs are needed; all nodes if None.
     sources : array, optional
@@ -366,7 +366,7 @@ class Attention(Layer):
         return _Sums.apply(signal, weights, self)  # pyright: ignore[reportReturnType]
 
     def products(self, signal: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Of every head the product of a sparse matrix, of its weights, and its signal."""
+        """For every head, the product of a sparse matrix of its weights and its signal."""
         part = self.part
         heads = [
             spmm(SparseMatrix(sp.csr_array((w, part.indices, part.indptr), part.shape), False), z)

@@ -54,7 +54,7 @@ class Bar(NamedTuple):
 
 
 def bars_height(bars: Sequence[Bar]) -> int:
-    """In pixels, of the bars of :func:`lying`, without its axis."""
+    """The height in pixels of the bars of :func:`lying`, without its axis."""
     return 26 * len(bars) + 14
 
 

@@ -38,7 +38,7 @@ def boosted_outputs(
     task : Task
         Fitted to its training labels.
     folds, seed : int
-        Of the cross-validation of linear models, where there are no validation nodes.
+        Those of the cross-validation of linear models, if there are no validation nodes.
     seconds : float
         It ends after about this time, with the iterations that it had time for.
 

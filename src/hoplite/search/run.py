@@ -61,7 +61,7 @@ class SearchProgress:
 
     @property
     def share(self) -> float:
-        """Of the trials, 0 to 1."""
+        """The share of the trials that is done, 0 to 1."""
         return self.done / self.total
 
 

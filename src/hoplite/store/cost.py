@@ -58,7 +58,7 @@ class Sizes:
 
     @classmethod
     def of(cls, nodes: int, entries: int, longest_row: int, columns: int) -> Sizes:
-        """From the counts of an adjacency; S may have a diagonal besides."""
+        """The sizes for counts of an adjacency; S may also have a diagonal."""
         return cls(nodes, entries + nodes, longest_row + 1, columns)
 
     @classmethod
@@ -67,12 +67,12 @@ class Sizes:
 
     @property
     def entry_bytes(self) -> int:
-        """Of an entry of S: its value and its column."""
+        """Bytes of an entry of S: its value and its column."""
         return 8 if self.nodes < 2**31 else 12
 
     @property
     def panel_bytes(self) -> int:
-        """Of a panel's column: two hops, and what NumPy adds up in place of the C++ core."""
+        """Bytes of a panel's column: two hops, and NumPy's sums if there is no C++ core."""
         return (8 if has_native() else 16) * self.nodes
 
     def part_bytes(self, entries: int) -> int:

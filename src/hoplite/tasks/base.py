@@ -322,7 +322,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def loss_function(self) -> Callable[..., float]:
-        """Of (logits, targets, weights, count, gradient), see :mod:`hoplite.tasks.losses`."""
+        """The loss, one of those of :mod:`hoplite.tasks.losses`, with their parameters."""
 
     @abstractmethod
     def tally(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:

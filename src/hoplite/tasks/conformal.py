@@ -71,7 +71,7 @@ class Conformal:
 
     @classmethod
     def of(cls, scores: np.ndarray, labels: np.ndarray | None = None, classes: int = 0) -> Self:
-        """Of the nonconformity (n,) of the nodes, in any order, and of those of each class."""
+        """The scores from the nonconformity (n,) of all nodes, in any order, and of each class."""
         n, kept = len(scores), min(len(scores), MAX_KEPT)
         ranks = -(-np.arange(1, kept + 1) * n // kept)
         by_class = (scores[labels == c] for c in range(classes))
@@ -192,7 +192,7 @@ def is_of_fold(name: str) -> bool:
 
 
 def _smallest(centres: np.ndarray, folds: np.ndarray, scores: np.ndarray, rank: int) -> np.ndarray:
-    """Of every row of ``centres`` (n, k) the rank-th smallest centre of a node's fold + score."""
+    """The rank-th smallest centre of a node's fold + score, for every row of ``centres`` (n, k)."""
     smallest = np.full(len(centres), np.inf)
     step = max(1, PIECE // len(scores))
     for start in range(0, len(centres) if rank <= len(scores) else 0, step):

@@ -109,7 +109,7 @@ def _by_name(figures: dict[str, np.ndarray], names: Sequence[str]) -> dict[str, 
 def _precision_recall_f1(
     hits: np.ndarray, support: np.ndarray, guesses: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Of each class, 0 where the denominator is 0, and its support."""
+    """These metrics of each class, 0 where the denominator is 0, and its support."""
     return {
         "precision": hits / np.maximum(guesses, 1),
         "recall": hits / np.maximum(support, 1),
@@ -173,7 +173,7 @@ def evaluate_labels(
 
 
 def _areas(inside: np.ndarray, scores: np.ndarray) -> dict[str, np.ndarray]:
-    """By the name of a curve, the area under it of each column: (n, m) -> (m,)."""
+    """The area under each curve for each column, by the curve's name: (n, m) -> (m,)."""
     columns = [curve_areas(*column) for column in zip(inside.T, scores.T, strict=True)]
     return dict(zip(CURVES, np.array(columns).T, strict=True))
 
@@ -313,7 +313,7 @@ def reliability(labels: np.ndarray, probabilities: np.ndarray) -> list[list[floa
 
 
 def binned(sure: np.ndarray, right: np.ndarray) -> list[list[float]]:
-    """As :func:`reliability`, of any probabilities (n,) and whether each came true (n,).
+    """The same as :func:`reliability` for probabilities (n,) and whether each came true (n,).
 
     >>> binned(np.array([0.1, 0.1, 0.9]), np.array([False, True, True]))
     [[0.1, 0.5, 2.0], [0.9, 1.0, 1.0]]

@@ -267,9 +267,9 @@ def default_candidates(data: NodeData, options: Mapping[str, Any]) -> list[Candi
     Parameters
     ----------
     data : NodeData
-        As :func:`with_default_model` gives it.
+        The data that :func:`with_default_model` returns.
     options : dict
-        Those that it gives, where these are for hop blocks.
+        The options that it returns, for hop blocks.
     """
     tables, count = is_tables(data), len(data.split.train)
     if tables:

@@ -368,7 +368,7 @@ def cross_validate(
     """
     task, numbers = shared.task, _folds_of(train, folds, runs[0].seed)
     parts: list[Fold] = []
-    trained: list[list[RunResult]] = []  # of every fold
+    trained: list[list[RunResult]] = []  # the runs of every fold
     stages = 2 * folds + final
     for number in range(folds):
         inside = numbers == number

@@ -310,7 +310,7 @@ def penalty(logits: np.ndarray, sharpen: float, confidence: float) -> tuple[floa
     -------
     penalty : float
     gradient : ndarray, (S, n, m)
-        Of the type of ``logits``.
+        It has the type of ``logits``.
 
     Examples
     --------

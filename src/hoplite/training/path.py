@@ -61,7 +61,7 @@ PLAIN = TrainingConfig(lr=1.0, weight_decay=0.0, optimizer="lbfgs")
 
 
 class Moments(NamedTuple):
-    """Of the columns over the training nodes: the mean and the mean square of each, (D,)."""
+    """The mean and the mean square of each column over the training nodes, (D,)."""
 
     mean: np.ndarray
     square: np.ndarray
@@ -80,7 +80,7 @@ class PenaltyPath:
     Parameters
     ----------
     objective : LinearObjective
-        Of a model whose outputs are linear in ``theta``, (d, m) or (hops, d, m). Its ``theta``,
+        For a model whose outputs are linear in ``theta``, (d, m) or (hops, d, m). Its ``theta``,
         ``bias`` (m,) and ``neighbours`` (m, m), if there are some, are changed in place.
     start : dict of ndarray or None
         Weights to start from; the best constant outputs if None.
@@ -198,7 +198,7 @@ def path_patience(rows: int) -> int:
 
 
 def column_moments(objective: LinearObjective) -> Moments:
-    """Of the columns that :func:`stacked` maps multiply, over the N training nodes.
+    """Moments of the columns that :func:`stacked` maps multiply, over the N training nodes.
 
     The mean is exact, F'1 / N; the mean square where the columns are kept, and estimated otherwise.
     """
@@ -211,7 +211,7 @@ def column_moments(objective: LinearObjective) -> Moments:
 
 
 def _feature_moments(objective: LinearObjective) -> Moments:
-    """Of the columns that ``theta`` multiplies."""
+    """Moments of the columns that ``theta`` multiplies."""
     rows, outputs = len(objective.problem.train), objective.params["theta"].shape[-1]
     order, dtype = objective.training_order, objective.problem.source.dtype
     evaluation = order.evaluate(objective.model.filter(objective.params))

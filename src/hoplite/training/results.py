@@ -230,7 +230,7 @@ class TrainingResult(Described, Scored):
 
     @cached_property
     def _intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """By part, those that are known."""
+        """Intervals that are known, by part."""
         return {}
 
     def _resampled(self, part: str) -> dict[str, tuple[float, float]]:
