@@ -386,7 +386,7 @@ class ExactModel:
 
     def _finite(self, logits: np.ndarray, name: str | int) -> np.ndarray:
         if not np.isfinite(logits).all():
-            raise ConfigError(f"the outputs of node {name} are {NOT_FINITE}")
+            raise ConfigError(f"the outputs of node {name} {NOT_FINITE}")
         return logits.astype(np.float64)
 
     @cached_property

@@ -597,8 +597,8 @@ class TrainedModel:
 # Fields that ModelFile must have under the same name; the others are stored in another form
 SAVED = {each.name for each in fields(TrainedModel)} - {"config", "weights", "fold_models"}
 NOT_FINITE = (
-    "not finite because features or weights are too large; scale the features as in training, or "
-    "train again with fewer hops."
+    "are not finite because features or weights are too large; scale the features as in training, "
+    "or train again with fewer hops."
 )
 
 
@@ -634,8 +634,7 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(logits).all(axis=1))
     if bad.size:
         raise HopliteError(
-            f"the outputs of {plural(bad.size, 'node')} (first: node {first + bad[0]}) are "
-            f"{NOT_FINITE}"
+            f"the outputs of {plural(bad.size, 'node')} (first: node {first + bad[0]}) {NOT_FINITE}"
         )
     return logits
 

@@ -297,8 +297,7 @@ def default_candidates(data: NodeData, options: Mapping[str, Any]) -> list[Candi
 
 def _with_defaults(options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """``options`` with a candidate's ``own`` ones where these are the defaults for tables."""
-    free = {k: v for k, v in own.items() if options.get(k) == TABLE_OPTIONS.get(k)}
-    return options | free
+    return options | {k: v for k, v in own.items() if options.get(k) == TABLE_OPTIONS.get(k)}
 
 
 def default_choice(scored: Iterable[Candidate]) -> Candidate | None:
