@@ -36,6 +36,7 @@ def test_names_are_offered(tmp_path):
         "hoplite train bank --scale r": ["robust"],
         "hoplite search cora --grid p": ["paper", "published"],
         "hoplite bounds cora --operator re": ["renormalized"],
+        "hoplite propagate cora --operator l": ["laplacian"],
         "hoplite propagate cora --dtype b": ["bfloat16"],
         "hoplite datasets --fetch ": ["reddit"],
     }.items():

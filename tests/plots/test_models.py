@@ -65,7 +65,7 @@ def test_confusion_and_reliability_are_those_of_scikit_learn(nodes, graph, train
 def test_numbers_are_drawn_beside_the_true_ones(graph):
     values = np.where(graph.labels < 0, np.nan, 10.0 ** np.maximum(graph.labels, 0) - 3)
     numbers = Graph(graph.adjacency, graph.features, values, graph.split)
-    result = train(numbers, "sgc", hops=1, epochs=30, lr=0.1)
+    result = train(numbers, "sgc", hops=1, epochs=30, lr=0.1, task="regression")
     for draw in (result.plot_confusion, result.plot_reliability):
         with pytest.raises(ConfigError, match=r"for regression; use plot_predicted\."):
             draw()

@@ -46,7 +46,10 @@ def propagate(
         help="Prepare the columns as this trained model does.",
     ),
     operator: str | None = Option(
-        None, help=f"Graph operator: {', '.join(SYMMETRIC)}.", show_default="renormalized"
+        None,
+        help=f"Graph operator: {', '.join(SYMMETRIC)}.",
+        show_default="renormalized",
+        autocompletion=options.complete(SYMMETRIC),
     ),
     basis: str | None = Option(None, help="Basis, e.g. chebyshev.", show_default="monomial"),
     json: options.Json = False,
