@@ -288,17 +288,25 @@ def test_npz_files_without_features_have_a_limit(tmp_path: Path) -> None:
         load_graphs(tmp_path / "large.npz")
 
 
-def test_a_preparation_is_not_lost(folder: Path, small: GraphSet, tmp_path: Path) -> None:
+def test_files_keep_ids_and_preparation(folder: Path, tmp_path: Path) -> None:
     graphs = load_graphs(folder)
-    with pytest.raises(GraphError, match="preparation"):
-        write_graphs(tmp_path / "lost.npz", graphs)
-    with pytest.raises(GraphError, match="graph_ids"):
-        write_graph_files(tmp_path / "lost", [graphs])
-    plain = dataclasses.replace(graphs, preparation=None)
-    write_graphs(tmp_path / "plain.npz", plain)
-    again = load_graphs(tmp_path / "plain.npz")
-    assert (again.graph_ids, again.node_ids) == (graphs.graph_ids, graphs.node_ids)
-    assert not (tmp_path / "lost.npz").exists()
+    write_graphs(tmp_path / "one.npz", graphs)
+    write_graph_files(tmp_path / "many", [graphs])
+    model = train_graphs(graphs, "hops", hops=1).model
+    for path in (tmp_path / "one.npz", tmp_path / "many"):
+        again = load_graphs(path)
+        for name in ("graph_ids", "node_ids", "feature_names", "preparation"):
+            assert getattr(again, name) == getattr(graphs, name)
+        np.testing.assert_allclose(model.logits(again), model.logits(graphs), atol=1e-6)
+        with pytest.raises(DatasetError, match=r"use hoplite\.load_graphs"):
+            load(path)
+    with pytest.raises(DatasetError, match=r"use hoplite\.load_graphs"):
+        load(folder)
+    with pytest.raises(GraphError, match="two graphs have the id"):
+        write_graph_files(tmp_path / "many", [graphs, graphs])
+    other = dataclasses.replace(graphs, preparation=None)
+    with pytest.raises(GraphError, match="differ in preparation"):
+        write_graph_files(tmp_path / "many", [graphs, other])
 
 
 def test_lists_of_networkx_graphs() -> None:

@@ -8,6 +8,7 @@ files, which are read and checked a range at a time, and what there is one of fo
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ import scipy.sparse as sp
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, DatasetError, GraphError
-from hoplite.files import atomic_write, reading
+from hoplite.files import atomic_write, parse_json, reading, to_json
 from hoplite.graph import PARTS, Graph, Split
 from hoplite.graphs.graph_set import GraphSet
 from hoplite.io.array_files import (
@@ -33,7 +34,8 @@ from hoplite.io.npz import narrow, open_npz
 from hoplite.labels import known_labels
 from hoplite.preparation import Preparation
 
-NAMES = ("class_names", "feature_names", "graph_ids", "node_ids")
+COMMON = ("class_names", "feature_names", "preparation")
+ADVICE = "load the parts in the same way"
 FILE, FEATURES = "graphs.npz", "features.npy"
 MAX_NODES = 10**8  # maximum number of nodes of a file without features
 MAX_DENSE = 1 << 26  # values of features with tags
@@ -47,9 +49,9 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
     folder : path
         It is made if it does not exist; ``graphs.npz`` is written last.
     parts : iterable of GraphSet
-        With the same features and class names; only one is in memory at a time. Their splits are
-        kept; if none has one, all graphs with a label train. Those with ``graph_ids``,
-        ``node_ids`` or a fitted ``preparation``, which would be lost, are refused.
+        With the same features, preparation and class names; only one is in memory at a time. Their
+        splits are kept; if none has one, all graphs with a label train. Ids are kept if all parts
+        have them; those of graphs must differ.
     """
     folder, parts = Path(folder), iter(parts)
     first = next(parts, None)
@@ -63,7 +65,9 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
         growing_npy(folder / FEATURES, np.float32, (first.num_features,)) as append_features,
     ):
         for part in itertools.chain([first], parts):
-            _refuse_loss(part, "graph_ids", "node_ids", "preparation")
+            for name in COMMON:
+                if getattr(part, name) != getattr(first, name):
+                    raise GraphError(f"{part.name} and {first.name} differ in {name}; {ADVICE}.")
             for _, block in part.blocks(part.num_features):
                 matrix, end = block.adjacency, nodes + block.num_nodes
                 entries = matrix.data, matrix.indices.astype(np.int64) + nodes, matrix.indptr
@@ -71,9 +75,13 @@ def write_graph_files(folder: str | Path, parts: Iterable[GraphSet]) -> None:
                 append_features(block.feature_rows(0, block.num_nodes))
                 nodes = end
             tables.append(_graph_arrays(part))
-    arrays = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    names = [name for name in tables[0] if all(name in table for table in tables)]
+    arrays = {name: np.concatenate([table[name] for table in tables]) for name in names}
+    ids = Counter(arrays.get("graph_ids", np.empty(0, "U1")).tolist())
+    if ids and ids.most_common(1)[0][1] > 1:
+        raise GraphError(f"two graphs have the id {ids.most_common(1)[0][0]!r}; rename one.")
     arrays["name"] = np.array(first.name)
-    _write_arrays(folder / FILE, arrays | _name_arrays(first))
+    _write_arrays(folder / FILE, arrays | _common_arrays(first))
 
 
 def open_graph_files(folder: Path) -> GraphSet:
@@ -108,8 +116,8 @@ def write_graphs(path: str | Path, graphs: GraphSet) -> None:
     The arrays are ``node_counts`` and ``edge_counts`` (G,), ``edge_source`` and ``edge_target``
     (e,) within a graph, ``edge_weights`` if there are any, ``node_attributes`` (n, d),
     ``graph_labels``, ``class_names``, ``feature_names``, ``graph_ids``, ``node_ids`` (n,), and
-    ``split`` (G,): 0 training, 1 validation, 2 test, 3 none of them. Ids become text. A file cannot
-    store how columns were prepared, so a set that was loaded from tables is refused.
+    ``split`` (G,): 0 training, 1 validation, 2 test, 3 none of them, and ``preparation``, how
+    columns were prepared, as JSON. Ids become text.
 
     Examples
     --------
@@ -123,7 +131,6 @@ def write_graphs(path: str | Path, graphs: GraphSet) -> None:
     """
     if not isinstance(graphs, GraphSet):
         raise GraphError(f"graphs has type {type(graphs).__name__}; use hoplite.load_graphs first.")
-    _refuse_loss(graphs, "preparation")
     block = graphs.block(0, len(graphs))  # of a set on disk, too
     upper = sp.csr_array(sp.triu(block.adjacency, k=1, format="csr"))
     rows, columns = upper.nonzero()
@@ -136,7 +143,7 @@ def write_graphs(path: str | Path, graphs: GraphSet) -> None:
     }
     if (upper.data != 1).any():
         arrays["edge_weights"] = upper.data
-    _write_arrays(Path(path), arrays | _name_arrays(graphs))
+    _write_arrays(Path(path), arrays | _common_arrays(graphs))
 
 
 def read_npz_graphs(path: Path, *, split: int | None = None) -> GraphSet:
@@ -199,29 +206,26 @@ def tag_features(
     return whole.toarray() if nodes * len(names) <= MAX_DENSE else whole, names
 
 
-def _refuse_loss(graphs: GraphSet, *names: str) -> None:
-    """GraphError if the set has one of these fields, which a file does not keep."""
-    for name in names:
-        value = getattr(graphs, name)
-        if value.fitted if isinstance(value, Preparation) else value is not None:
-            raise GraphError(
-                f"{graphs.name} has {name}, which cannot be stored in the file; to write it "
-                f"without, pass dataclasses.replace(graphs, {name}=None)."
-            )
-
-
 def _graph_arrays(graphs: GraphSet) -> dict[str, np.ndarray]:
-    """What a file has one of for each graph: (G,), or (G, m) of several labels."""
+    """What a file has one of for each graph or node, of several labels (G, m)."""
     parts = np.full(len(graphs), len(PARTS), np.uint8)
     for number, part in enumerate(PARTS):
         parts[getattr(graphs.table.split, part)] = number
-    labels = graphs.table.labels
-    return {"node_counts": narrow(graphs.sizes), "graph_labels": labels, "split": parts}
+    arrays = {"node_counts": narrow(graphs.sizes), "graph_labels": graphs.table.labels}
+    return arrays | {"split": parts} | _text_arrays(graphs, "graph_ids", "node_ids")
 
 
-def _name_arrays(graphs: GraphSet) -> dict[str, np.ndarray]:
-    names = {name: getattr(graphs, name) for name in NAMES}
-    return {name: np.array([*map(str, texts)]) for name, texts in names.items() if texts}
+def _common_arrays(graphs: GraphSet) -> dict[str, np.ndarray]:
+    """What all parts of a folder have in common."""
+    arrays = _text_arrays(graphs, "class_names", "feature_names")
+    if graphs.preparation is not None:
+        arrays["preparation"] = np.array(to_json(graphs.preparation, indent=None))
+    return arrays
+
+
+def _text_arrays(graphs: GraphSet, *names: str) -> dict[str, np.ndarray]:
+    texts = {name: getattr(graphs, name) for name in names}
+    return {name: np.array([*map(str, values)]) for name, values in texts.items() if values}
 
 
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -254,6 +258,7 @@ def _read_set(
         _texts(file, "graph_ids"),
         _texts(file, "node_ids"),
         name,
+        _preparation(file),
     )
     if labels is None:
         return graphs
@@ -276,6 +281,12 @@ def _counts(file: NpzFile, name: str) -> np.ndarray:
     if counts.min(initial=0) < 0:
         raise ValueError(f"{name} has negative numbers")
     return counts
+
+
+def _preparation(file: NpzFile) -> Preparation | None:
+    if "preparation" not in file:
+        return None
+    return parse_json(str(file.read("preparation", "U", 0)).encode(), Preparation)
 
 
 def _texts(file: NpzFile, name: str) -> list[str] | None:

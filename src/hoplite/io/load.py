@@ -24,8 +24,8 @@ from hoplite.io.datasets import (
     reddit_folders,
 )
 from hoplite.io.edge_list import is_edge_list, read_edge_list, read_matrix_market
-from hoplite.io.npz import EDGE_ARRAY, FEATURE_ARRAY, LABEL_ARRAY, read_npz
-from hoplite.io.sources import STEMS, is_postgres, is_tables, suffix_of, tables_in
+from hoplite.io.npz import EDGE_ARRAY, FEATURE_ARRAY, LABEL_ARRAY, USE_SETS, read_npz
+from hoplite.io.sources import STEMS, is_postgres, is_tables, suffix_of, table_files, tables_in
 from hoplite.io.splits import refuse_split, warn_of_unused_seed
 from hoplite.io.tables import read_tables
 from hoplite.preparation import TableOptions, refuse_options
@@ -164,7 +164,7 @@ def load(
         if not isinstance(graph, Graph):
             raise DatasetError(
                 f"the graph has type {type(source).__name__}; pass {', '.join(NAMES)}, the path of "
-                f"a folder or file, {KNOWN}; for whole graphs, use hoplite.train_graphs."
+                f"a folder or file, {KNOWN}; for sets of graphs, {USE_SETS}."
             )
     graph = graph.for_task(options.get("task"))
     warn_of_unused_seed(graph, seed)
@@ -199,6 +199,8 @@ def _load_path(
 ) -> Graph:
     path = Path(source)
     if source != "":  # Path("") is the current folder
+        if table_files(path, "graphs") or (path / "graphs.npz").is_file():
+            raise DatasetError(f"{path} is a set of graphs; {USE_SETS}.")
         for form in FORMATS:
             if form.recognises(path):
                 parameters = signature(form.read).parameters

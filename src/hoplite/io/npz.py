@@ -37,6 +37,7 @@ from hoplite.preparation import (
 FORMAT, VERSION = "hoplite-graph", 1
 LABELS = {CLASSES.task: "labels", NUMBERS.task: "label_values", SETS.task: "label_sets"}
 FEATURE_ARRAY, LABEL_ARRAY, EDGE_ARRAY = "node_features", "node_labels", "edges"
+USE_SETS = "use hoplite.load_graphs and hoplite.train_graphs"
 MATRIX_OPTIONS = ("scale", "gaps", "directed")  # options of tables that also apply to plain arrays
 
 
@@ -115,6 +116,8 @@ def read_npz(
     Graph(nodes=3, edges=2, features=3, classes=0)
     """
     with open_npz(path) as file:
+        if "node_counts" in file:
+            raise DatasetError(f"{path} is a set of graphs; {USE_SETS}.")
         if EDGE_ARRAY in file and "meta" not in file:
             return _read_plain(file, seed, split, prepare, options)
         refuse_split(path, split)
