@@ -45,6 +45,11 @@ DIGITS = 6  # digits of an original value that float32 keeps
 CONSTANT = 1e308  # the scale of a constant column, so that any later value becomes 0 in X
 
 
+def _as_column(name: str, value: Any) -> Any:
+    """A name of a column, whose white space at the ends does not count, as in tables."""
+    return value.strip() if isinstance(value, str) else value
+
+
 def _as_columns(name: str, value: Any) -> tuple[str, ...]:
     """Names of columns: a sequence, or text with commas."""
     columns = value.split(",") if isinstance(value, str) else value
@@ -110,11 +115,15 @@ class TableOptions(Checked):
         default_text="nodes",
     )
     edges: str = setting("", "Edge table, chosen like --nodes.", reading=True, default_text="edges")
-    label: str = setting("label", "Label column.", reading=True)
-    id: str = setting("id", "Id column.", reading=True)
-    source: str = setting("source", "Edge column with the id of the source.", reading=True)
-    target: str = setting("target", "Edge column with the id of the target.", reading=True)
-    weight: str = setting("weight", "Edge column with the weight.", reading=True)
+    label: str = setting("label", "Label column.", _as_column, reading=True)
+    id: str = setting("id", "Id column.", _as_column, reading=True)
+    source: str = setting(
+        "source", "Edge column with the id of the source.", _as_column, reading=True
+    )
+    target: str = setting(
+        "target", "Edge column with the id of the target.", _as_column, reading=True
+    )
+    weight: str = setting("weight", "Edge column with the weight.", _as_column, reading=True)
     task: str = choice_setting(AUTO, "Task: classification, regression or multilabel.", TASK_WORDS)
     unknown_nodes: str = choice_setting(
         ERROR,
@@ -126,7 +135,7 @@ class TableOptions(Checked):
         False, "Keep edge directions, with one polynomial for each (lgc, in memory)."
     )
     type: str = setting(
-        "", "Edge column with types; each type has its own polynomial (lgc, in memory)."
+        "", "Edge column with types; each type has its own polynomial (lgc, in memory).", _as_column
     )
     drop: tuple[str, ...] = setting((), "Columns to ignore: A,B.", _as_columns)
     text: tuple[str, ...] = setting(

@@ -6,6 +6,7 @@ import base64
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -200,6 +201,23 @@ def test_white_space_around_names_does_not_count(tmp_path):
     nodes = "id , label,x \na,u,1\nb,v,2\n"
     assert read_tables(write(tmp_path, nodes)).class_names == ("u", "v")
     assert "several columns named 'x'" in complaint(write(tmp_path, "id,x,x \na,1,1\nb,2,2\n"))
+    frame = pd.DataFrame(
+        {"key ": ["a", "b"], " y": ["u", "v"], "x ": [1, 2], " part": ["train"] * 2}
+    )
+    named = {"id": "key ", "label": " y", "features": ["x "], "split": " part"}
+    graph = hoplite.load(
+        (frame, pd.DataFrame({" s": ["a"], "t ": ["b"]})), source=" s", target="t ", **named
+    )
+    assert (graph.class_names, graph.feature_names) == (("u", "v"), ("x",))
+
+
+def test_several_labels_with_another_separator_deserve_a_warning(tmp_path):
+    nodes = "id,label,x\n" + "".join(f"{i},{'a;b' if i % 2 else 'c'},{i % 3}\n" for i in range(8))
+    write(tmp_path, nodes, "source,target\n0,1\n")
+    with pytest.warns(HopliteWarning, match=r"such as 'a;b'.* write \| between"):
+        assert hoplite.load(tmp_path, task="multilabel").class_names == ("a;b", "c")
+    write(tmp_path, nodes.replace(";", "|"), "source,target\n0,1\n")
+    assert hoplite.load(tmp_path, task="multilabel").class_names == ("a", "b", "c")
 
 
 def test_different_whole_numbers_look_like_a_key(tmp_path):

@@ -414,11 +414,13 @@ def _frames_graph(
         if split is None or options.get("label", "") is None:
             node_table = node_table.without("split" if split is None else defaults.label)
         if split not in (None, "split"):
+            split = str(split).strip()  # as the names of the table
             require_columns(node_table, [split])
             node_table = node_table.renamed(split, "split")
         if options.get("weight", "") is None:
             edge_table = edge_table.without(defaults.weight)
         if features is not None:
+            features = [str(name).strip() for name in features]
             require_columns(node_table, features)
             chosen = {reading.options.id, reading.options.label, "split", *features}
             node_table = node_table.without(

@@ -550,6 +550,7 @@ class NodeTable:
         texts, codes = self._coded("label")
         if self._task == SETS.task:
             names = sorted_classes(sorted(set(itertools.chain.from_iterable(label_sets(texts)))))
+            self._warn_of_separators(texts)
             if names:
                 return as_sets(texts, names)[codes], tuple(names)
         names = sorted_classes(texts)
@@ -566,6 +567,16 @@ class NodeTable:
         place: dict[Any, int] = {text: i for i, (text,) in enumerate(rows)}
         codes = (place.get(text, -1) for text in self.pieces(column))
         return list(place), np.fromiter(codes, np.int64, self.count)
+
+    def _warn_of_separators(self, texts: list[str]) -> None:
+        """Warn if several labels seem to be joined by another mark than the one that joins them."""
+        joined = [text for text in texts if ";" in text or "," in text]
+        if joined and not any(JOINT in text for text in texts):
+            warn(
+                f"column {self._options.label!r} of {self._table.label} has values such as "
+                f"{joined[0]!r}, which are read as one label each; write {JOINT} between the "
+                "labels of a node."
+            )
 
     def _question(self, names: list[str], labelled: int) -> None:
         what = f"column {self._options.label!r} of {self._table.label}"
