@@ -5,6 +5,9 @@ import json
 import pytest
 from tests.commands import fail, succeed
 
+from hoplite.cli import main
+from hoplite.explain import RemovalsUnavailableError
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -54,3 +57,18 @@ def test_a_store_instead_of_the_tables(folder):
     for part in ("class", "against", "model"):
         assert stored[part] == whole[part]
     assert "increase --memory" in fail(1, *words, "1MB", cwd=folder)
+
+
+def test_the_reason_for_a_single_node_without_removals_is_a_note(folder, monkeypatch, capsys):
+    def flips(model, data, node, **limits):
+        if node == "p3":
+            raise RemovalsUnavailableError("too many edges are within reach.")
+
+    monkeypatch.setattr("hoplite.explain.flips", flips)
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.setattr("warnings.showwarning", None)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("sys.argv", ["hoplite", "explain", "club-model", "club", "p3", "p8"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert "Too many edges are within reach." in capsys.readouterr().err

@@ -149,7 +149,8 @@ def _report_usage(error: Any) -> int:
         flag, commands = f"--{unknown[1]}", context.command.commands.items()
         owners = [name for name, c in commands if any(flag in option.opts for option in c.params)]
         message += f" Did you mean `hoplite {owners[0]} {flag}`?" if len(owners) == 1 else ""
-    if message.startswith("Got unexpected extra argument"):
+    tables = context is not None and any(p.name == "nodes" for p in context.command.params)
+    if tables and message.startswith("Got unexpected extra argument"):
         message = f"{message.rstrip('.')}; pass one folder with both tables, or --nodes and --edges"
     if hasattr(error.__cause__, "errors"):  # pydantic's, of a value that is not of the type
         detail = error.__cause__.errors()[0]

@@ -101,7 +101,7 @@ def explain(
         removals, why_not = None, "Removals were not searched because of --no-flips."
         if flips and model.task.exclusive and model.num_classes > 1:
             removals, why_not = _search_removals(model, data, name, budget=budget, memory=memory)
-            note = why_not
+            note = why_not or note
         summaries.append(explanation.summary(top=top, flips=removals))
         if page is not None:
             command = shlex.join(["hoplite", *sys.argv[1:]])
