@@ -60,7 +60,6 @@ def bounds(
         show_default="renormalized",
         autocompletion=options.complete(SYMMETRIC),
         rich_help_panel="Model",
-        autocompletion=options.complete(SYMMETRIC),
     ),
     lipschitz: float = Option(1.0, help="Lipschitz constant of the activation."),
     draws: int = Option(2000, help="Random draws of the estimate."),
