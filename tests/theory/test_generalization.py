@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from hoplite import TrainedModel, model_config
-from hoplite.models import build_model
+from hoplite import ConfigError, TrainedModel, model_config
+from hoplite.models import LGC, MODELS, S2GC, build_model
 from hoplite.theory import FunctionClass, generalization
 
 
@@ -49,3 +49,55 @@ def test_scaling_alpha_against_theta_changes_nothing(graphs):
     other.weights["alpha"] *= 8
     other.weights["theta"] /= 8
     assert generalization(one, graph).bound == pytest.approx(generalization(other, graph).bound)
+
+
+class Big(LGC):
+    """Own coefficients, but the facts of LGC, which do not hold for them."""
+
+    name = "big"
+
+    def coefficients(self, weights):
+        return 100 * weights["alpha"]
+
+    def coefficients_vjp(self, weights, gradient):
+        return {"alpha": 100 * gradient}
+
+
+class Bigger(Big):
+    name = "bigger"
+
+
+class Reversed(S2GC):
+    name = "reversed"
+
+    def coefficients(self, weights):
+        return super().coefficients(weights)[::-1].copy()
+
+
+class Declared(Big):
+    name = "declared"
+    facts = LGC.facts
+
+    @classmethod
+    def largest(cls, bound, config):
+        return np.full(config.hops + 1, 100.0 * bound)
+
+    def coefficients(self, weights):
+        return super().coefficients(weights)
+
+
+@pytest.mark.parametrize("model", [Big, Bigger, Reversed])
+def test_facts_of_other_coefficients_do_not_count(graphs, model, monkeypatch):
+    monkeypatch.setitem(MODELS, model.name, model)
+    graph = graphs(40, 3, seed=1)
+    with pytest.raises(ConfigError, match=r"own coefficients but inherits"):
+        generalization(random_model(graph, model.name, hops=2), graph)
+    with pytest.raises(ConfigError, match=r"own coefficients but inherits"):
+        FunctionClass(graph, model_config(model.name, hops=2))
+
+
+def test_declared_facts_count(graphs, monkeypatch):
+    monkeypatch.setitem(MODELS, Declared.name, Declared)
+    graph = graphs(40, 3, seed=1)
+    own, plain = (FunctionClass(graph, model_config(n, hops=2)) for n in ("declared", "lgc"))
+    assert own.bound() == pytest.approx(100 * plain.bound())

@@ -88,12 +88,7 @@ class FunctionClass:
             raise ConfigError(
                 f"has type {type(config).__name__}; pass hoplite.model_config(...).", "config"
             )
-        if not has_bounds(config.kind, config):
-            raise ConfigError(
-                f"is {config.model!r}, but bounds are implemented only for "
-                f"{listing(bounded_models(), 'or')}.",
-                "model",
-            )
+        check_bounds(config)
         find_operator(config.operator).require_symmetric("the bounds need")
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
             check_number(name, getattr(self, name), 0, LARGEST)
@@ -359,9 +354,39 @@ def bounded_models() -> list[str]:
     return [model.name for model in MODELS.values() if has_bounds(model, model.Settings())]
 
 
+def check_bounds(config: ModelConfig) -> type[LinearModel]:
+    """The model's class; ConfigError if its bounds are not known."""
+    model = config.kind
+    if has_bounds(model, config):
+        return model
+    if issubclass(model, LinearModel) and (names := _inherited(model, config)):
+        own, other = (model.__mro__[_level(model, name)] for name in ("coefficients", names[0]))
+        raise ConfigError(
+            f"{own.__name__} has its own coefficients but inherits "
+            f"{listing([f'`{name}`' for name in names])} from {other.__name__}; declare "
+            f"{'it' if len(names) == 1 else 'them'} in {own.__name__} (docs/your-own-model.md)."
+        )
+    known = listing(bounded_models())
+    raise ConfigError(f"is {config.model!r}, but bounds are known only for {known}.", "model")
+
+
 def has_bounds(model: type[Model], config: ModelConfig) -> TypeGuard[type[LinearModel]]:
     """Whether the largest coefficients of such a model are known, so that its bounds are."""
-    return issubclass(model, LinearModel) and model.largest(1.0, config) is not None
+    if not issubclass(model, LinearModel) or model.largest(1.0, config) is None:
+        return False
+    return not _inherited(model, config)
+
+
+def _inherited(model: type[LinearModel], config: ModelConfig) -> list[str]:
+    """What describes the coefficients of a base class, but not the model's own."""
+    learned = model.constants(config) is None
+    names, own = ("facts", "largest") if learned else ("constants",), _level(model, "coefficients")
+    return [name for name in names if _level(model, name) > own]
+
+
+def _level(model: type[LinearModel], name: str) -> int:
+    """The place among the class and its bases of the one that defines an attribute."""
+    return next(i for i, base in enumerate(model.__mro__) if name in vars(base))
 
 
 def _finite(value: float) -> float | None:

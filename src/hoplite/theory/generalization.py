@@ -10,13 +10,12 @@ import numpy as np
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, GraphError, plural
-from hoplite.formatting import listing
 from hoplite.graph import Graph
 from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
 from hoplite.models.trained import TrainedModel, check_trained
 from hoplite.theory.complexity import DRAWS
-from hoplite.theory.function_class import FunctionClass, bounded_models, has_bounds
+from hoplite.theory.function_class import FunctionClass, check_bounds
 
 STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
 RISK_OF_DRAWS = 0.01  # share of delta for the Monte Carlo estimate
@@ -246,11 +245,7 @@ def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
     (1.0, 7)
     """
     check_trained(model)
-    model_class = model.config.kind
-    if not has_bounds(model_class, model.config):
-        raise ConfigError(
-            f"no bound is known for {model.config.model}; use {listing(bounded_models(), 'or')}."
-        )
+    model_class = check_bounds(model.config)
     if model.parts_:
         raise ConfigError(
             "no bound is known for models with a polynomial per direction or edge type; train "
