@@ -280,8 +280,8 @@ class TrainingConfig(Checked):
     filter_decay_factor: float = number_setting(1.0, "Factor of --weight-decay for the filter.", 0)
     optimizer: str = choice_setting(
         "adam",
-        "adam, lbfgs, or path (solve a convex model for several penalties). Options of adam, such "
-        "as --lr, select adam.",
+        "adam, lbfgs, or path (solve a convex model for several penalties). Without this option, "
+        "an option of adam, such as --lr, selects adam.",
         OPTIMIZERS,
     )
     preset: str = choice_setting(
@@ -380,18 +380,19 @@ class TrainingConfig(Checked):
         >>> with warnings.catch_warnings(record=True, action="always") as caught:
         ...     TrainingConfig(sharpen=0.2).warn_unused()
         >>> str(caught[0].message)
-        'sharpen has no effect without consistency.'
+        'sharpen= has no effect without consistency.'
         """
         reasons = {}
         if not self.consistency:
             reasons |= dict.fromkeys(("sharpen", "confidence"), "without consistency")
         if self.optimizer == "path":
-            reasons |= dict.fromkeys(("lr", "weight_decay"), "with optimizer 'path'; use adam")
+            reason = f"with {option_name('optimizer', 'path')}; use adam"
+            reasons |= dict.fromkeys(("lr", "weight_decay"), reason)
         if not self.drops:
             reasons["draws"] = "without dropout, drop_nodes or output_dropout"
         for field in dataclasses.fields(self):
             if field.name in reasons and getattr(self, field.name) != field.default:
-                message = f"{field.name} has no effect {reasons[field.name]}."
+                message = f"{option_name(field.name)} has no effect {reasons[field.name]}."
                 warnings.warn(message, IdleWarning, stacklevel=3)
 
 

@@ -103,3 +103,26 @@ def test_a_wrong_class_is_refused_before_training(
     own = type("Own", (MODELS[base],), {**name, method: replacement})
     with pytest.raises(ConfigError, match=message):
         train(graphs(), own, hops=3, epochs=1)
+
+
+def test_bounds_of_a_trained_model_of_ones_own(tmp_path):
+    (tmp_path / "ev.py").write_text(
+        "from hoplite.models import LGC\n"
+        "class Even(LGC):\n"
+        "    name, facts, largest = 'even', LGC.facts, LGC.largest\n"
+        "    def coefficients(self, weights):\n"
+        "        return weights['alpha']\n"
+    )
+    own = ["--model", "ev:Even"]
+    options = ["--hops", 2, "--epochs", 3, "--seeds", 1, "--out", "m"]
+    trained = hoplite("train", "cora", *own, *options, cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    report = hoplite("bounds", "cora", "--trained", "m", *own, "--draws", 20, cwd=tmp_path)
+    assert report.returncode == 0, report.stderr
+    refused = hoplite("bounds", "cora", "--trained", "m", "--model", "lgc", cwd=tmp_path)
+    assert refused.returncode == 2
+
+
+def test_test_curves_need_the_test_labels(graphs):
+    with pytest.raises(ConfigError, match="record_test=True needs"):
+        train(graphs(), "sgc", record_test=True, test=False, epochs=1)

@@ -47,6 +47,17 @@ def test_reduced_is_a_part_of_the_paper(dataset):
     assert reduced.cut(dataset, "hlgc")
 
 
+@pytest.mark.parametrize("dataset", ["cora", "reddit", "other"])
+def test_published_has_only_the_models_that_were_published(dataset):
+    space = read_space("published")
+    for model in MODELS:
+        if model in ("s2gc", "ppr", "heat", "dgc"):
+            assert len(space.configurations(dataset, model)) == 1
+        else:
+            with pytest.raises(GridError, match=f"s2gc, ppr, heat and dgc only, not for {model}"):
+                space.configurations(dataset, model)
+
+
 def test_a_file_may_extend_a_built_in_space():
     text = 'extends = "paper"\n[cora]\nlr = 0.3\n[cora.lgc]\nhops = 2\n[club]\nhops = [1, 2]\n'
     space, paper = parse_space(text), read_space("paper")

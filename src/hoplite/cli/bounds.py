@@ -13,7 +13,7 @@ from hoplite.bases import find_basis
 from hoplite.cli import console, options
 from hoplite.errors import ConfigError, check_choice, plural
 from hoplite.models import MODELS, model_config
-from hoplite.models.settings import is_known
+from hoplite.models.settings import find_model, is_known
 from hoplite.operators import SYMMETRIC
 from hoplite.progress import steps_bar
 
@@ -35,7 +35,7 @@ def bounds(
     dataset: options.Source,
     model: str | None = Option(
         None,
-        help="sgc, egc, lgc, s2gc, ppr, heat or dgc.",
+        help="sgc, egc, lgc, s2gc, ppr, heat, dgc, or MODULE:CLASS, also with --trained.",
         show_default="lgc",
         autocompletion=options.complete(MODELS),
     ),
@@ -79,6 +79,9 @@ def bounds(
 
     Example: hoplite bounds cora --model lgc --hops 10
     """
+    if trained is not None and model is not None and ":" in model:
+        find_model(model)  # registers the class
+        model = None
     reading, settings = options.split_settings(
         settings | {"model": model, "alpha": alpha, "operator": operator}
     )

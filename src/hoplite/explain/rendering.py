@@ -308,28 +308,29 @@ def flip_sentence(values: Summary) -> str:
     groups = ((edges, "edge"), (nodes, "node"))
     single = [plural(len(part.found), noun) for part, noun in groups if part.found]
     tried = [f"{part.checked:,} of {plural(part.of, noun)}" for part, noun in groups if part.of]
-    text = "None of the removals that were tried changes the prediction."
+    text = "No single removal that was tried changes the prediction"
     if flips.exhaustive:
-        text = "No single edge or node changes the prediction if removed."
+        text = "No single edge or node changes the prediction if removed"
     if single:
         suffix = " each" * (len(edges.found) + len(nodes.found) > 1)
-        text = f"{listing(single)} would{suffix} change the prediction from {predicted} if removed."
+        text = f"{listing(single)} would{suffix} change the prediction from {predicted} if removed"
     if not tried:
-        return f"{text} There are none within reach."
-    text = (
-        f"{text} The margin of {predicted} is now {number(flips.margin)}"
-        f"{'' if values.threshold is None else ', over the threshold'}. "
-        f"{listing(tried)} within reach were tried, one at a time."
-    )
+        return f"{text}. There are none within reach."
+    over = "" if values.threshold is None else " over the threshold"
+    text += f" (its margin{over} without any removal is {number(flips.margin)})."
+    candidates = f"{listing(tried)} within reach"
     if flips.exhaustive:
-        return text
+        return f"{text} Tried: {candidates}, one at a time."
     if flips.standardized:
         return (
-            f"{text} The search assumed a constant mean and spread of the outputs, so it may "
-            "miss some."
+            f"{text} Tried: {candidates}, one at a time. The search assumed "
+            "a constant mean and spread of the outputs, so it may miss some."
         )
     budget = option_name("budget")
-    return f"{text} These have the largest estimated effect; increase {budget} to try more."
+    return (
+        f"{text} Tried: the {candidates} with the largest estimated effect; "
+        f"increase {budget} to try more."
+    )
 
 
 def change_sentence(values: Summary) -> str:

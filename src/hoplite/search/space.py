@@ -221,6 +221,12 @@ class Space:
     def _tables(self, dataset: Dataset, model: str, fixed: Options | None) -> list[Section]:
         """The merged tables of a model: one, or one for each of the variants that are tried."""
         family, outer = find_model(model), self._section(dataset)
+        if self.name == "published" and model not in outer:  # [any] is for other graphs
+            models = listing([name for name in outer if isinstance(outer[name], dict)])
+            raise GridError(
+                f"grid 'published' has settings for {models} only, not for {model}; use "
+                f"{option_name('grid', 'default')} or paper."
+            )
         idle, inner = idle_settings(model) & (SHARED | family.idle), outer.get(model, {})
         for name in fixed or {}:
             check_option(name, "the fixed options")

@@ -612,6 +612,11 @@ def train(
     config.warn_unused()
     _check_store_options(data, memory=memory, cluster=cluster)
     check_flag("test", test)
+    if record_test and not test:
+        raise ConfigError(
+            "record_test=True needs the test labels, but test=False leaves them unread; pass one "
+            "of them."
+        )
     sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))
     if not test:
         del sets["test"]
