@@ -206,6 +206,9 @@ SYNONYMS = {  # names in other libraries
     "verbose": "progress",
     "acc": "accuracy",
     "validation": "val",
+    "multiclass": "classification",
+    "--cv": "--folds",
+    "--test-size": "--split-seed",
 }
 _SHORTAGES = ("allocate memory", "bad_alloc", "failed to map segment", "can't start new thread")
 

@@ -106,8 +106,9 @@ def test_cells_of_a_table(tables, tmp_path):
         return model.class_names[model.predict(again)[node]]
 
     for node in range(0, 120, 24):
-        summary = explainer.explain(graph.node_ids[node]).summary(top=100)
-        report, predicted = summary.changes, summary.node.predicted
+        explanation = explainer.explain(graph.node_ids[node])
+        report = explanation.changes(range(graph.num_features))
+        predicted = explanation.summary().node.predicted
         assert report.checked == len({one.split("=")[0] for one in graph.feature_names})
         for flip in report.found:
             name, to, cell = flip.name, flip.to, made[flip.name][node].as_py()
@@ -177,6 +178,17 @@ def test_where_nothing_can_be_told(graphs):
     config = model_config("sgc", 1, "adjacency")
     model = TrainedModel(config, {"theta": theta[:5]}, 5, ("a", "b"))
     assert explain(model, graph, isolated).changes(range(5)).found == ()
+
+
+def test_what_is_tried_does_not_follow_from_what_is_listed(graphs):
+    graph = graphs(dtype=np.float32)
+    graph = Graph(graph.adjacency, graph.features)
+    config = model_config("lgc", 2, "renormalized", "monomial", bias=True)
+    trained = untrained(config, graph, 1, tuple("abc"))
+    explanations = [explain(trained, graph, node) for node in range(graph.num_nodes)]
+    reports = [[e.summary(top).changes for top in (0, 1, 20)] for e in explanations]
+    assert any(first.found for first, *_ in reports)
+    assert all(first == one for first, *others in reports for one in others)
 
 
 @pytest.mark.parametrize("gap", [1e-3, 1e-5, 1e-7])

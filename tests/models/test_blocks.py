@@ -138,7 +138,7 @@ def test_explanations_add_up(kind: str, channels: str, standardize: bool, tmp_pa
         rtol=1e-5,
     )
     if again.parts_ or channels == "random_walk":
-        with pytest.raises(hoplite.HopliteError, match="removals cannot be computed"):
+        with pytest.raises(hoplite.HopliteError, match="if removed, because"):
             flips(again, graph, graph.node_ids[0])
 
 

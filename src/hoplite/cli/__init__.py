@@ -25,6 +25,7 @@ from hoplite.cli.search import search
 from hoplite.cli.serve import serve
 from hoplite.cli.train import train
 from hoplite.errors import (
+    SYNONYMS,
     ConfigError,
     GridError,
     HopliteError,
@@ -141,7 +142,8 @@ def _report_usage(error: Any) -> int:
         return 0
     if context is not None and hasattr(error, "possibilities"):
         names = [name for parameter in context.command.params for name in parameter.opts]
-        matches = difflib.get_close_matches(error.option_name, names, n=1, cutoff=0.7)
+        meant = SYNONYMS.get(str(error.option_name), str(error.option_name))
+        matches = difflib.get_close_matches(meant, names, n=1, cutoff=0.7)
         hint = f" Did you mean {matches[0]}?" if matches else ""
         message = f"No such option: {error.option_name}.{hint}"
     unknown = re.match("No such command '(.+?)'", message)
@@ -152,6 +154,9 @@ def _report_usage(error: Any) -> int:
     tables = context is not None and any(p.name == "nodes" for p in context.command.params)
     if tables and message.startswith("Got unexpected extra argument"):
         message = f"{message.rstrip('.')}; pass one folder with both tables, or --nodes and --edges"
+        message += "; separate several values of an option by commas, e.g. --drop A,B"
+    if message == "Missing argument 'DATASET'.":
+        message = "Missing argument 'DATASET'; pass it first: a folder, a file or a name."
     if hasattr(error.__cause__, "errors"):  # pydantic's, of a value that is not of the type
         detail = error.__cause__.errors()[0]
         reason = detail["msg"].partition(",")[0].replace("Input should be", "it must be")

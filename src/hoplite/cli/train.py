@@ -64,8 +64,8 @@ def train(
 ) -> None:
     """Train a model on DATASET and report its scores.
 
-    Tables need no --model: cross-validation chooses it; it is blocks if there is a validation
-    split. --model NAME --help shows a model's defaults.
+    For tables you may leave out --model: cross-validation chooses the model. With validation
+    nodes, it is blocks. --model NAME --help shows a model's defaults.
 
     Example: hoplite train bank --label fraud --id account --out fraud-model
 
@@ -197,8 +197,10 @@ def _facts(result: hoplite.TrainingResult, summary: dict[str, Any]) -> dict[str,
         facts["Scores"] = f"slightly optimistic, as the same folds chose the model; {unbiased}"
     facts |= {"Note": summary["unvalidated"], "Prepared": summary.get("prepared")}
     if unused := summary.get("unused_edge_columns"):
-        weight = "--weight COLUMN uses one of numbers as the weight"
-        facts["Not used"] = f"edge columns {some_of(unused)} ({weight})"
+        weight = (
+            f"To weight the edges by a column of numbers, pass {option_name('weight', 'COLUMN')}."
+        )
+        facts["Edge columns not used"] = f"{some_of(unused)}. {weight}"
     if "relations" in summary:
         facts["Edges"] = f"{', '.join(summary['relations'])}, each with its own polynomial"
     if result.model.correct_smooth is not None:

@@ -463,7 +463,7 @@ class Explanation(Described):
             node_features=tuple(self.top("node_features", 0 if brief else top)),
             neighbourhood=self._neighbourhood([part.index for part in nodes]),
             flips=flips,
-            changes=None if brief else self.changes([part.index for part in features]),
+            changes=None if brief else self.changes(),
             threshold=self.threshold,
             neighbour_labels=self._label_parts(top),
         )

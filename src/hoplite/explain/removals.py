@@ -131,7 +131,7 @@ def flips(
         (links is not None, "has links as features, which a removal changes"),
         (
             model.neighbours,
-            f"also uses the labels of neighbours; train with {lgc} and without {labels}",
+            f"also uses the labels of neighbours; for that list, train with {lgc} without {labels}",
         ),
         (
             not find_operator(operator).symmetric,
@@ -139,7 +139,10 @@ def flips(
         ),
     ):
         if refused:
-            raise RemovalsUnavailableError(f"removals cannot be computed, as this model {why}.")
+            raise RemovalsUnavailableError(
+                "not computed: which edges or nodes would change the prediction if removed, "
+                f"because the model {why}."
+            )
     nodes, graph = _within_reach(exact, index)
     field = Field(exact, graph, int(np.searchsorted(nodes, index)))
 

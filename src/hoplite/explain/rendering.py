@@ -338,8 +338,10 @@ def change_sentence(values: Summary) -> str:
     changes = values.changes
     assert changes is not None
     node, count = f"node {short(values.node.id)}", len(changes.found)
-    if not count:
-        return f"Changing one value of {node} does not change the prediction."
+    if all(flip.outside for flip in changes.found):
+        where = " within the range seen in training" * bool(count)
+        tried = f"tried: the {plural(changes.checked, 'value')} with the largest contributions"
+        return f"Changing one value of {node}{where} does not change the prediction ({tried})."
     which = "one value" if count == 1 else f"any one of {count:,} important values"
     first = changes.found[0]
     example = f"{short(first.name)} from {cell(first.value)} to {_wanted(first)}"
@@ -356,7 +358,8 @@ def describe(values: Summary, max_rows: int | None = None) -> Description:
     """
     facts = {"prediction": headline(values), "explained": total(values)}
     tables = [margin_table(values, by, max_rows) for by in HEADINGS if addends(values, by)]
-    tables += [label_table(values)] if values.neighbour_labels else []
+    labels = label_table(values)
+    tables += [labels] if labels.rows else []
     notes = [exactness(values)]
     notes += [link_sentence(values)] if values.model.temperature != 1 else []
     if values.flips:

@@ -708,7 +708,8 @@ class Features:
                 f"ORDER BY {sql} IS NOT NULL, rowid LIMIT 1"
             )
             form = "numbers with a decimal point" if what == "number" else "dates as 2024-12-31"
-            advice = f"write {form}" if re.search(r"\d", value) else "correct it or leave it empty"
+            other = "write it like the others, or leave it empty"
+            advice = f"write {form}" if re.search(r"\d", value) else other
             warn(
                 f"column {name!r} of {self._table.label} is {fate} because "
                 f"{total - good or total:,} of {plural(total, 'value')} could not be read reliably "
@@ -818,7 +819,8 @@ def check_trained_columns(
         if column.name not in columns:
             raise DatasetError(
                 f"{table.label} has no column {column.name!r} (a {column.type_name}), which the "
-                f"model was trained with; add it.{nearest_hint(column.name, columns)}"
+                f"model was trained with; add it, or rename it if it has another name."
+                f"{nearest_hint(column.name, columns)}"
             )
     others = [name for name in columns if name not in {column.name for column in trained}]
     if others:

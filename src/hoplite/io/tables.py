@@ -263,8 +263,8 @@ def _refuse_other_id(work: Workspace, nodes: Table, edges: Table, options: Table
             matches, rows = work.row(f"SELECT count(*) FILTER (s IN ({ids})), count(*) FROM ends")
         if rows and matches == rows:
             raise DatasetError(
-                f"{nodes.label} has no column {options.id!r}, but {name!r} contains the "
-                f"{options.source!r} of the edges. Pass {option_name('id', name)}."
+                f"{nodes.label} has no column {options.id!r}; the ids in the edges are in its "
+                f"column {name!r}; pass {option_name('id', name)}."
             )
 
 
@@ -583,7 +583,11 @@ class NodeTable:
         plain = ["".join(name.split()).casefold() for name in names]
         counts = Counter(plain)
         if twins := [repr(n) for n, text in zip(names, plain, strict=True) if counts[text] > 1]:
-            warn(f"{what} has classes that differ in capital letters or spaces: {some_of(twins)}.")
+            warn(
+                f"{what} has classes that differ only in capital letters or spaces: "
+                f"{some_of(twins)}; they are learned as different classes. If they mean the same, "
+                "spell them alike."
+            )
         for mark in SEPARATORS:
             joined = sum(mark in name.strip(mark) for name in names)
             if self._task == AUTO and 2 * joined > len(names):
