@@ -64,7 +64,7 @@ def test_metadata(sdist):
     names = {re.match(r"[\w-]+", line)[0] for line in needs}
     assert names == {
         "numpy", "scipy", "scikit-learn", "threadpoolctl", "safetensors", "typer", "rich",
-        "msgspec", "psutil", "filelock", "ml_dtypes", "duckdb", "pooch",
+        "msgspec", "psutil", "filelock", "ml_dtypes", "duckdb", "pooch", "jinja2",
     }  # fmt: skip
     assert PROJECT["project"]["scripts"] == {"hoplite": "hoplite.__main__:main"}
     for extra in extras:

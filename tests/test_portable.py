@@ -14,7 +14,7 @@ from hoplite.explain import explain
 
 ROOT = Path(__file__).parent.parent
 POSIX = ("fcntl", "resource", "pwd", "grp", "termios", "multiprocessing.forkserver")
-EXTRAS = ("plotly", "jinja2", "torch_geometric", "pandas", "polars", "igraph", "networkx", "onnx")
+EXTRAS = ("plotly", "torch_geometric", "pandas", "polars", "igraph", "networkx", "onnx")
 EXTRAS += (
     "torch",
     "pyarrow",
@@ -26,7 +26,7 @@ EXTRAS += (
     "optuna",
 )
 CORE = {"numpy", "scipy", "sklearn", "threadpoolctl", "safetensors", "typer", "rich"}
-CORE |= {"msgspec", "psutil", "filelock", "ml_dtypes", "duckdb", "pooch"}
+CORE |= {"msgspec", "psutil", "filelock", "ml_dtypes", "duckdb", "pooch", "jinja2"}
 
 # Libraries are imported first: they look for themselves what a system has.
 LIBRARIES = "import scipy.sparse, sklearn.base, tempfile\n"

@@ -184,10 +184,11 @@ def test_amounts_and_shares_are_numbers(tmp_path, cells, numbers):
 
 def test_codes_with_leading_zeros_are_text_and_words_for_a_gap_are_none(tmp_path):
     tables = small_tables(
-        tmp_path, code=["01019", "90210", " 01019", "0"] * 8, town=["York", "N/A", "", "Bath"] * 8
-    )
+        tmp_path, code=["01019", "90210", " 01019", "0"] * 8, town=["York", "N/A", "", "Bath"] * 8,
+        size=["007", "-1.5", "12", "0.25"] * 8,
+    )  # fmt: skip
     assert hoplite.load(tables).feature_names == (
-        "code=0", "code=01019", "code=90210", "town=Bath", "town=York",
+        "code=0", "code=01019", "code=90210", "town=Bath", "town=York", "size",
     )  # fmt: skip
 
 

@@ -81,10 +81,6 @@ def explain(
         described = [(values.to_dict(top), values.describe(top)) for values in why]
         console.print_explanations(described, pages, json=json)
         return
-    if out is not None:
-        from hoplite.plots import check_libraries
-
-        check_libraries()
     from hoplite.explain import Explainer  # only now, as importing it takes time
     from hoplite.explain.exact import class_index
     from hoplite.explain.rendering import describe, explanation_page

@@ -142,9 +142,14 @@ def time_sql(text: str) -> str:
     )
 
 
-def code_sql(text: str) -> str:
-    """Whether a text is a code of digits such as 01019, which is no number."""
-    return f"regexp_full_match(CAST({text} AS VARCHAR), '\\s*0[0-9]+\\s*')"
+def codes_sql(text: str) -> str:
+    """Whether all texts of a column are digits, some with a leading zero such as 01019."""
+    return f"{digits_sql(text)} AND bool_or(len({text}) > 1 AND {text} LIKE '0%')"
+
+
+def digits_sql(text: str) -> str:
+    """Whether all texts of a column are digits and nothing else."""
+    return f"bool_and(regexp_full_match({text}, '[0-9]+'))"
 
 
 def amount_sql(text: str, sign: str, *, comma: bool) -> str:
@@ -251,15 +256,15 @@ def guess_cells(
     forced = {name: Cells(WordsColumn, filled_sql(label_sql(table, name), table)) for name in words}
     typed = {name: forced.get(name) or typed_cells(table, name) for name in names}
     texts = {
-        name: [
-            c._replace(sql=f"CASE WHEN NOT {code_sql(table.columns[name])} THEN {c.sql} END")
-            for c in spellings(table, name)
-            if table.spelled or c.type is DateColumn or c.sign
-        ]
+        name: [c for c in spellings(table, name) if table.spelled or c.type is DateColumn or c.sign]
         for name, cells in typed.items()
         if cells is None
     }
     spelled = {n: cells for n, (cells, count) in spelled_cells(work, table, texts).items() if count}
+    for name in code_columns(
+        work, table, [n for n, c in spelled.items() if c.type is NumberColumn]
+    ):
+        del spelled[name]
     slashed = {n: spellings(table, n)[-1:] for n, cells in spelled.items() if cells.first == "day"}
     unclear = spelled_cells(work, table, slashed)  # the month may come first as well
     return {
@@ -268,6 +273,19 @@ def guess_cells(
         or Cells(TextColumn, filled_sql(text_sql(table.columns[name]), table))
         for name, cells in typed.items()
     }
+
+
+def code_columns(work: Workspace, table: Table, names: Sequence[str]) -> list[str]:
+    """The columns of codes, see :func:`codes_sql`; the first rows rule most columns out."""
+    codes: list[str] = []
+    for start in range(0, len(names), TESTED):
+        batch = names[start : start + TESTED]
+        for rows, test in (("head", digits_sql), (table.sql, codes_sql)):
+            tests = [test(filled_sql(text_sql(table.columns[name]), table)) for name in batch]
+            answers = work.row(f"SELECT {', '.join(tests)} FROM {rows}") if batch else ()
+            batch = [name for name, answer in zip(batch, answers, strict=True) if answer]
+        codes += batch
+    return codes
 
 
 def trained_cells(
@@ -697,7 +715,7 @@ class Features:
         forms += [("date", slashed_sql(text, first)) for first in SLASHED]
         if self._table.spelled:
             forms.insert(0, ("number", number_sql(text, comma=self._table.comma)))
-        if self._work.row(f"SELECT bool_or({code_sql(text)}) FROM cells")[0]:
+        if self._work.row(f"SELECT {codes_sql(text)} FROM cells")[0]:
             return False
         for what, sql in forms:
             good, total = self._work.row(f"SELECT count({sql}), count({text}) FROM cells")

@@ -186,11 +186,6 @@ def _resolved(name: str) -> str:
     return f"rgba({','.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))},{opacity})"
 
 
-def check_libraries() -> None:
-    """HopliteError, before any work, if what pages are made with is not installed."""
-    require_extra("plot", "a page", "jinja2")
-
-
 def render(source: str, **values: Any) -> str:
     """A page from the text of its template, which extends ``base.html``.
 
@@ -202,7 +197,6 @@ def render(source: str, **values: Any) -> str:
         What the template shows; all of it is escaped. ``specs`` are Plotly's figures by the ``id``
         of the element that holds each, and ``plotly`` its script.
     """
-    check_libraries()
     from jinja2 import Environment, PackageLoader  # only now: this takes a while
 
     environment = Environment(

@@ -12,4 +12,4 @@ from hoplite.errors import require_extra
 
 def check_libraries() -> None:
     """HopliteError unless the extra ``serve`` is installed."""
-    require_extra("serve", "`hoplite serve`", "fastapi", "uvicorn", "jinja2")
+    require_extra("serve", "`hoplite serve`", "fastapi", "uvicorn")

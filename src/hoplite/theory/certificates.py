@@ -50,7 +50,14 @@ from scipy.special import entr, gammaln, log_softmax, ndtr, softmax
 
 from hoplite.config import TrainingConfig, check_number
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError, GraphError, HopliteError, plural, warn
+from hoplite.errors import (
+    ConfigError,
+    GraphError,
+    HopliteError,
+    option_name,
+    plural,
+    warn,
+)
 from hoplite.graph import Graph, Split
 from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
@@ -263,7 +270,8 @@ def holdout_certificate(model: TrainedModel, graph: Graph, delta: float) -> Cert
         missing = "no node is outside the split" if split.test.size else "there are no test nodes"
         raise GraphError(
             f"{missing}; the bound requires test nodes, which measure the error, and nodes outside "
-            "the split, whose error it bounds."
+            "the split, whose error it bounds. If the split was drawn in training, repeat its seed "
+            f"here: {option_name('split_seed')}."
         )
     if model.training.get(LEARNED_FROM) != learned_nodes(split):
         raise GraphError(
