@@ -182,6 +182,26 @@ def test_amounts_and_shares_are_numbers(tmp_path, cells, numbers):
     np.testing.assert_allclose(graph.features[:3, 0], numbers[:3], rtol=1e-6)
 
 
+@pytest.mark.parametrize("form", ["${}", "{} €", "{}%"])
+def test_amounts_are_numbers_as_weights_and_as_labels_too(tmp_path, form):
+    amounts = [3.5, 1219.25, 0.75, 20.0]
+    cells = [form.format(amount) for amount in amounts]
+    (tmp_path / "nodes.csv").write_text(
+        "id,x,label\n" + "".join(f"n{i},{i},{cell}\n" for i, cell in enumerate([*cells, "NA"]))
+    )
+    (tmp_path / "edges.csv").write_text(
+        "source,target,weight\n" + "".join(f"n4,n{i},{cell}\n" for i, cell in enumerate(cells))
+    )
+    graph = hoplite.load(tmp_path, task="regression")
+    expected = np.array(amounts) / (100 if "%" in form else 1)
+    np.testing.assert_allclose(graph.labels, [*expected, np.nan], rtol=1e-6)
+    np.testing.assert_allclose(graph.adjacency.toarray()[4, :4], expected, rtol=1e-6)
+    mixed = (tmp_path / "edges.csv").read_text().replace(cells[2], "£1" if "$" in form else "$1")
+    (tmp_path / "edges.csv").write_text(mixed)
+    with pytest.raises(hoplite.HopliteError, match="all with the same sign"):
+        hoplite.load(tmp_path, task="regression")
+
+
 def test_codes_with_leading_zeros_are_text_and_words_for_a_gap_are_none(tmp_path):
     tables = small_tables(
         tmp_path, code=["01019", "90210", " 01019", "0"] * 8, town=["York", "N/A", "", "Bath"] * 8,

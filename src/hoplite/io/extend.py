@@ -274,7 +274,7 @@ class NewTables:
             labels = _labels(table, data)
             split = table.table_split(labels) or Split()
             split = Split(*(n + getattr(split, part) for part in split.sizes()))
-            rows = EdgeTable(work, edges, chosen.options, nodes.label, self._as_trained)
+            rows = EdgeTable(work, edges, chosen.options, nodes.label, self._as_trained, True)
             pairs = rows.pairs()
             ids, integers = np.array([*table.pieces("id")], object), table.integer_ids
         ends = pairs["s"], pairs["t"], pairs.get("w")

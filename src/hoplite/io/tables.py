@@ -54,6 +54,8 @@ from hoplite.io.columns import (
     is_text,
     label_sql,
     number_sql,
+    spelled_cells,
+    spellings,
     text_sql,
     trained_cells,
     whole_sql,
@@ -392,7 +394,7 @@ class NodeTable:
         if self._labelled:
             label = filled_sql(label_sql(table, options.label), table)
             if self._task == NUMBERS.task:
-                label = _number(table, options.label)
+                label = _number(work, table, options.label)
         if "split" in table.names:
             part = f"lower({text_sql(table.columns['split'])})"
         columns = "".join(f", {column.sql} AS x{i}" for i, column in enumerate(cells.values()))
@@ -411,11 +413,12 @@ class NodeTable:
     def _check_numbers(self) -> None:
         text = text_sql(self._table.columns[self._options.label])
         filled = filled_sql(text, self._table)
-        number = _number(self._table, self._options.label)
+        number = _number(self._work, self._table, self._options.label)
         bad = f"{filled} IS NOT NULL AND ({number} IS NULL OR isinf({number}))"
         refuse_row(
             self._work, self._table, self._options.label, bad,
-            "for regression, every label must be a finite number, or empty if unknown",
+            "for regression, every label must be a finite number (amounts: all with the same sign, "
+            "such as $, or all without), or empty if unknown",
         )  # fmt: skip
 
     def _make_ids(self, old: Sequence[Any]) -> None:
@@ -659,12 +662,15 @@ class NodeTable:
         return words, codes
 
 
-def _number(table: Table, name: str) -> str:
-    """The cells of a column as numbers, in SQL."""
+def _number(work: Workspace, table: Table, name: str) -> str:
+    """The cells of a column as numbers, in SQL; amounts if all cells have the same sign."""
     column = table.columns[name]
     if not is_text(table.types[name]):
         return f"TRY_CAST({column} AS DOUBLE)"
     text = filled_sql(text_sql(column), table)
+    amounts = [cells for cells in spellings(table, name) if cells.sign]
+    if spelled := spelled_cells(work, table, {name: amounts}):
+        return spelled[name][0].sql
     number = number_sql(text, comma=table.comma)
     return number if table.comma else f"COALESCE({number}, {comma_sql(text)})"
 
@@ -729,6 +735,8 @@ class EdgeTable:
     as_trained : bool
         Whether ``unknown_nodes`` comes from the training of a model, so that dropping more than
         half of the edges is a DatasetError.
+    extends : bool
+        Whether the edges may also refer to nodes of existing data.
     """
 
     work: Workspace
@@ -736,6 +744,7 @@ class EdgeTable:
     options: TableOptions
     nodes: str
     as_trained: bool = False
+    extends: bool = False
 
     def pairs(self) -> dict[str, Any]:
         """``s``, ``t`` and, if the edges have them, ``w`` and ``type``, sorted."""
@@ -751,7 +760,8 @@ class EdgeTable:
         """
         work, edges, options = self.work, self.table, self.options
         weighted, typed = options.weight in edges.names, options.type
-        weight = f"TRY_CAST({_number(edges, options.weight)} AS FLOAT)" if weighted else "1::FLOAT"
+        number = _number(work, edges, options.weight) if weighted else "1"
+        weight = f"TRY_CAST({number} AS FLOAT)"
         type_ = id_sql(edges, typed) if typed else "NULL::VARCHAR"
         source, target = (id_sql(edges, end) for end in options.ends)
         with work.clear_errors(edges.label):
@@ -767,7 +777,8 @@ class EdgeTable:
             )
         if weighted and heavy:
             odd = f"{weight} IS NULL OR NOT isfinite({weight}) OR {weight} < 0"
-            advice = "use a finite number, 0 or larger, remove the edge, or choose another "
+            advice = "use a finite number, 0 or larger (amounts: all with the same sign, such as "
+            advice += "$, or all without), remove the edge, or choose another "
             advice += f"column with {option_name('weight')}"
             refuse_row(work, edges, options.weight, odd, advice)
         if typed and untyped:
@@ -816,6 +827,8 @@ class EdgeTable:
         if self.as_trained:
             add = by_interface("hoplite.io.extend(old, new)", "`hoplite predict ... --add NEW`")
             advice = f"if other tables have these nodes, use {add}"
+            if self.extends:
+                advice = f"correct the ids, or add these nodes to {self.nodes}"
             advice += f", otherwise {drop}." if refused else "."
         if refused:
             raise DatasetError(f"{problem}; {advice}")
