@@ -76,6 +76,10 @@ def test_what_cannot_be_registered(module):
         settings = dataclass(frozen=True)(made)
         with pytest.raises(ConfigError, match=f"other's setting '{name}'"):
             register_model(type("Other", (LinearModel,), {"name": "other", "Settings": settings}))
+    body = {"__annotations__": {"q": "float"}, "q": 1.0}
+    plain = dataclass(frozen=True)(type("Plain", (PolynomialSettings,), body))
+    with pytest.raises(ConfigError, match="has a plain default"):
+        register_model(type("Other", (LinearModel,), {"name": "other", "Settings": plain}))
     Path("broken.py").write_text("1 / 0")
     for address in (
         *("my_models:Nobody", "no_such_module:Model", "my_models:np", "my_models:", ":Model"),
@@ -92,6 +96,10 @@ def test_what_cannot_be_registered(module):
         ("damped", "coefficients_vjp", lambda _, w, g: {}, "weight 'own'"),
         ("damped", "coefficients", lambda self, w: self.powers, r"shape \(3,\); .* \(4,\)"),
         ("lgc", "coefficients", lambda _, w: w["alpha"] ** 2, "weight 'alpha'"),
+        ("damped", "coefficients_vjp", lambda _, w, g: g, "the type ndarray; .* dictionary"),
+        ("damped", "initial_filter", lambda _, rng: [np.array(0.5)], "a dictionary of arrays"),
+        ("damped", "initial_filter", lambda _, rng: {}, "a dictionary of arrays: KeyError"),
+        ("lgc", "coefficients", lambda _, w: w["alpha"] * np.nan, "returns NaN or infinity"),
         ("lgc", "title", "LGC", "does not set `name` and inherits 'lgc'"),
     ],
 )
@@ -124,5 +132,5 @@ def test_bounds_of_a_trained_model_of_ones_own(tmp_path):
 
 
 def test_test_curves_need_the_test_labels(graphs):
-    with pytest.raises(ConfigError, match="record_test=True needs"):
+    with pytest.raises(ConfigError, match="record_test needs"):
         train(graphs(), "sgc", record_test=True, test=False, epochs=1)

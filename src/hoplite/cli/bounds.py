@@ -11,9 +11,9 @@ from typer import Option
 import hoplite
 from hoplite.bases import find_basis
 from hoplite.cli import console, options
-from hoplite.errors import ConfigError, check_choice, plural
+from hoplite.errors import ConfigError, plural
 from hoplite.models import MODELS, model_config
-from hoplite.models.settings import find_model, is_known
+from hoplite.models.settings import find_model
 from hoplite.operators import SYMMETRIC
 from hoplite.progress import steps_bar
 
@@ -87,10 +87,6 @@ def bounds(
     )
     if trained is not None and settings:
         raise ConfigError("cannot be combined with --trained.", min(settings))
-    if model is not None and ":" not in model and not is_known(model):
-        from hoplite.theory.function_class import bounded_models
-
-        check_choice("model", model, bounded_models())
     config = model_config(**settings)  # reject wrong settings before any work
     from hoplite.theory import FunctionClass, generalization, norms  # only now: it takes time
 

@@ -318,19 +318,12 @@ def flip_sentence(values: Summary) -> str:
         return f"{text}. There are none within reach."
     over = "" if values.threshold is None else " over the threshold"
     text += f" (its margin{over} without any removal is {number(flips.margin)})."
-    candidates = f"{listing(tried)} within reach"
-    if flips.exhaustive:
-        return f"{text} Tried: {candidates}, one at a time."
+    more = f"(those of the largest estimated effect); increase {option_name('budget')} to try more."
     if flips.standardized:
-        return (
-            f"{text} Tried: {candidates}, one at a time. The search assumed "
-            "a constant mean and spread of the outputs, so it may miss some."
-        )
-    budget = option_name("budget")
-    return (
-        f"{text} Tried: the {candidates} with the largest estimated effect; "
-        f"increase {budget} to try more."
-    )
+        more = "(with a constant mean and spread of the outputs, so some may be missing)."
+    if flips.exhaustive:
+        more = "(all of them)."
+    return f"{text} Tried: {listing(tried)} within reach {more}"
 
 
 def change_sentence(values: Summary) -> str:

@@ -217,14 +217,22 @@ class LinearModel(Model):
         kind, rng = type(self), np.random.default_rng(0)
         if all(f.__module__.startswith(OWN) for f in (kind.coefficients, kind.coefficients_vjp)):
             return
-        weights = self.initial(None) | self.initial_filter(rng)
+        try:
+            weights = self.initial(None) | self.initial_filter(rng)
+            values = self._checked_coefficients(weights)
+        except (KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{kind.__name__}.coefficients failed with the weights of initial_filter, which "
+                f"must return a dictionary of arrays: {error!r}."
+            ) from error
         learned = [name for name in weights if name not in self.map_weights]
         for name in learned:
             noise = 0.01 * rng.standard_normal(weights[name].shape)
             weights[name] = np.asarray(weights[name] + noise)
-        values = self._checked_coefficients(weights)
         if values is None:
             return
+        if not np.isfinite(values).all():
+            raise ConfigError(f"{kind.__name__}.coefficients returns NaN or infinity initially.")
         may_be_short = kind.coefficients.__module__.startswith(OWN)
         if len(values) <= self.num_parts * self.config.hops and not may_be_short:
             raise self._wrong_shape(values)
@@ -264,10 +272,12 @@ class LinearModel(Model):
         by_weight = self.coefficients_vjp(weights, gradient.coefficients)
         learned = weights.keys() - set(self.map_weights)
         expected = {name: weights[name].shape for name in learned}
-        shapes = by_weight and {name: np.shape(value) for name, value in by_weight.items()}
-        if shapes is None or not shapes.items() <= expected.items():
-            what = f"{type(self).__name__}.coefficients_vjp returned the shapes {shapes}"
-            raise ConfigError(f"{what}; they must be {expected}, those of the filter's weights.")
+        is_dict = isinstance(by_weight, dict)
+        shapes = {name: np.shape(by_weight[name]) for name in by_weight} if is_dict else {}
+        if not is_dict or not shapes.items() <= expected.items():
+            what = f"{type(self).__name__}.coefficients_vjp returns"
+            given = f"the shapes {shapes}" if is_dict else f"the type {type(by_weight).__name__}"
+            raise ConfigError(f"{what} {given}; return a dictionary of the shapes {expected}.")
         typed = {name: np.asarray(value, weights[name].dtype) for name, value in by_weight.items()}
         return {"theta": gradient.maps} | typed
 

@@ -261,6 +261,8 @@ def _register(model: Any, address: str = "") -> type[Model]:
     others = all_settings()
     for field in dataclasses.fields(settings):
         what = f"{name}'s setting {field.name!r}"
+        if "check" not in field.metadata:
+            raise ConfigError(f"{what} has a plain default; use, e.g., number_setting.")
         if field.name in RESERVED:
             raise ConfigError(f"{what} is reserved by Hoplite; choose another name.")
         if field.name in others and type(others[field.name].default) is not type(field.default):

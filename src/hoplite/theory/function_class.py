@@ -359,7 +359,7 @@ def check_bounds(config: ModelConfig) -> type[LinearModel]:
     model = config.kind
     if has_bounds(model, config):
         return model
-    if issubclass(model, LinearModel) and (names := _inherited(model, config)):
+    if issubclass(model, LinearModel) and model.source() and (names := _inherited(model, config)):
         own, other = (model.__mro__[_level(model, name)] for name in ("coefficients", names[0]))
         raise ConfigError(
             f"{own.__name__} has its own coefficients but inherits "
@@ -379,9 +379,8 @@ def has_bounds(model: type[Model], config: ModelConfig) -> TypeGuard[type[Linear
 
 def _inherited(model: type[LinearModel], config: ModelConfig) -> list[str]:
     """What describes the coefficients of a base class, but not the model's own."""
-    learned = model.constants(config) is None
-    names, own = ("facts", "largest") if learned else ("constants",), _level(model, "coefficients")
-    return [name for name in names if _level(model, name) > own]
+    names = ("facts", "largest") if model.constants(config) is None else ("constants",)
+    return [name for name in names if _level(model, name) > _level(model, "coefficients")]
 
 
 def _level(model: type[LinearModel], name: str) -> int:

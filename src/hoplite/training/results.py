@@ -613,10 +613,7 @@ def train(
     _check_store_options(data, memory=memory, cluster=cluster)
     check_flag("test", test)
     if record_test and not test:
-        raise ConfigError(
-            "record_test=True needs the test labels, but test=False leaves them unread; pass one "
-            "of them."
-        )
+        raise ConfigError("needs the test labels; leave out record_test or test.", "record_test")
     sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))
     if not test:
         del sets["test"]
