@@ -155,8 +155,7 @@ def _report_usage(error: Any) -> int:
     if tables and message.startswith("Got unexpected extra argument"):
         message = f"{message.rstrip('.')}; pass one folder with both tables, or --nodes and --edges"
         message += "; separate several values of an option by commas, e.g. --drop A,B"
-    if message == "Missing argument 'DATASET'.":
-        message = "Missing argument 'DATASET'; pass it first: a folder, a file or a name."
+    message = message.replace("'DATASET'.", "'DATASET'; pass the folder of the tables, or a name.")
     if hasattr(error.__cause__, "errors"):  # pydantic's, of a value that is not of the type
         detail = error.__cause__.errors()[0]
         reason = detail["msg"].partition(",")[0].replace("Input should be", "it must be")

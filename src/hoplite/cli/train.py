@@ -197,9 +197,7 @@ def _facts(result: hoplite.TrainingResult, summary: dict[str, Any]) -> dict[str,
         facts["Scores"] = f"slightly optimistic, as the same folds chose the model; {unbiased}"
     facts |= {"Note": summary["unvalidated"], "Prepared": summary.get("prepared")}
     if unused := summary.get("unused_edge_columns"):
-        weight = (
-            f"To weight the edges by a column of numbers, pass {option_name('weight', 'COLUMN')}."
-        )
+        weight = "To weight the edges by a column of numbers, pass --weight COLUMN."
         facts["Edge columns not used"] = f"{some_of(unused)}. {weight}"
     if "relations" in summary:
         facts["Edges"] = f"{', '.join(summary['relations'])}, each with its own polynomial"

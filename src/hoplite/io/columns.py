@@ -837,8 +837,7 @@ def check_trained_columns(
         if column.name not in columns:
             raise DatasetError(
                 f"{table.label} has no column {column.name!r} (a {column.type_name}), which the "
-                f"model was trained with; add it, or rename it if it has another name."
-                f"{nearest_hint(column.name, columns)}"
+                f"model was trained with; rename or add it.{nearest_hint(column.name, columns)}"
             )
     others = [name for name in columns if name not in {column.name for column in trained}]
     if others:

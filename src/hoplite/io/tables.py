@@ -417,8 +417,7 @@ class NodeTable:
         bad = f"{filled} IS NOT NULL AND ({number} IS NULL OR isinf({number}))"
         refuse_row(
             self._work, self._table, self._options.label, bad,
-            "for regression, every label must be a finite number (amounts: all with the same sign, "
-            "such as $, or all without), or empty if unknown",
+            "for regression, labels must be finite numbers, without a sign such as $, or empty",
         )  # fmt: skip
 
     def _make_ids(self, old: Sequence[Any]) -> None:
@@ -587,9 +586,8 @@ class NodeTable:
         counts = Counter(plain)
         if twins := [repr(n) for n, text in zip(names, plain, strict=True) if counts[text] > 1]:
             warn(
-                f"{what} has classes that differ only in capital letters or spaces: "
-                f"{some_of(twins)}; they are learned as different classes. If they mean the same, "
-                "spell them alike."
+                f"{what} has classes that differ in capital letters or spaces: {some_of(twins)}; "
+                "they are learned as different classes. If they mean the same, spell them alike."
             )
         for mark in SEPARATORS:
             joined = sum(mark in name.strip(mark) for name in names)
@@ -777,8 +775,9 @@ class EdgeTable:
             )
         if weighted and heavy:
             odd = f"{weight} IS NULL OR NOT isfinite({weight}) OR {weight} < 0"
-            advice = "use a finite number, 0 or larger (amounts: all with the same sign, such as "
-            advice += "$, or all without), remove the edge, or choose another "
+            advice = (
+                "use a finite number, 0 or larger, without a sign such as $, or choose another "
+            )
             advice += f"column with {option_name('weight')}"
             refuse_row(work, edges, options.weight, odd, advice)
         if typed and untyped:

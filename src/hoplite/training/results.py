@@ -296,7 +296,7 @@ class TrainingResult(Described, Scored):
         """A warning if validation scores, or those of some class, are missing."""
         if not self.metrics("val"):
             used = f"so the last {self.training_config.step_title} was used"
-            advice = f"cross-validation requires {MIN_LABELS} labels and at least 2 folds"
+            advice = f"cross-validation requires {MIN_LABELS} labelled nodes and at least 2 folds"
             return f"there are no validation scores, {used}; {advice}."
         labels, split, classes = self.graph.labels, self.graph.split, self.graph.class_names
         part, few, without = split.val, 0, "there are no validation nodes"
