@@ -166,7 +166,9 @@ def linear_table(
     cells = {one.name: _cells(plan, names, one, place) for one in problems}
     if not any(cells.values()):
         raise ConfigError("there is nothing to train; give the files of the graphs (--graphs).")
-    command = ["python", "-m", "experiments", "linear", "--out", folder.name]
+    out_name = folder.name if folder.is_absolute() else str(folder)
+    command = ["python", "-m", "experiments", "linear", "--out", out_name]
+    command += ["--methods", f"experiments/{Path(methods).name}"] if methods else []
     command += ["--graphs", place.name] if place else []
     today = datetime.date.today().isoformat()
     table = schema.LinearTable(
