@@ -38,10 +38,12 @@ def run_python(text: str, names: dict[str, Any]) -> str:
 
 def run_bash(text: str) -> None:
     from hoplite.cli import app
+    from hoplite.errors import command_line_names
 
     for line in text.replace("\\\n", " ").splitlines():
         if line.startswith("hoplite "):
-            app(shlex.split(line, comments=True)[1:], standalone_mode=False)
+            with command_line_names():
+                app(shlex.split(line, comments=True)[1:], standalone_mode=False)
         elif line.strip() and not line.startswith("#"):
             print(
                 subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
