@@ -7,9 +7,15 @@ Hoplite trains and searches them as any torch.nn.Module, by their addresses:
 Most are two layers with a ReLU between them, and ``dropout`` of what each layer reads:
 
     logits = layer2(drop(ReLU(layer1(drop(X)))))
+
+The features of citation graphs are wide and nearly all 0, so first layers multiply before they
+propagate, S (X W) instead of (S X) W, and multiply what is not 0 alone, :class:`FeatureMap`.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +27,80 @@ with quiet():
     import torch_geometric.nn as pyg
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+    torch.eye(1).to_sparse_csr()  # the first one warns that they are in beta
+
+SUM = pyg.SimpleConv(aggr="sum")  # of the weighted messages: (n, w) -> (n, w)
+
+
+class FeatureMap(nn.Linear):
+    """X~ W' + b: drops from X, (n, d), at ``rate``, and multiplies only what is not 0.
+
+    W is ``blocks`` matrices side by side, each of which starts as a layer's of its own.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, rate: float, *, blocks: int = 1, bias: bool = True
+    ) -> None:
+        self.blocks = blocks
+        super().__init__(inputs, blocks * outputs, bias)
+        self.rate = rate
+
+    def reset_parameters(self) -> None:
+        for block in self.weight.chunk(self.blocks):
+            nn.init.xavier_uniform_(block)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        values = dropout(_entries(input)[0], self.rate, self.training)
+        product: Any = _Product.apply(self.weight, input, values)
+        return product if self.bias is None else product + self.bias
+
+
+def _csr(places: tuple[Tensor, Tensor], values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return torch.sparse_csr_tensor(*places, values, shape, check_invariants=False)
+
+
+class _Product(torch.autograd.Function):
+    """X~ W' of the ``values`` of X~ where X is not 0, differentiable in W."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, x: Tensor, values: Tensor) -> Tensor:
+        _, rows, _, order = _entries(x)
+        ctx.x, ctx.values = x, values[order]
+        return _csr(rows, values, tuple(x.shape)) @ weight.T
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        transposed = _csr(_entries(ctx.x)[2], ctx.values, tuple(ctx.x.shape[::-1]))
+        return (transposed @ gradients[0]).T, None, None
+
+
+@lru_cache(maxsize=4)
+def _entries(x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor]:
+    """The values of X that are not 0, the rest of its CSR and CSC, and the order of the latter."""
+    rows, columns = x.nonzero(as_tuple=True)
+    order = torch.argsort(columns, stable=True)
+    starts = [
+        torch.cat([ids.new_zeros(1), torch.bincount(ids, minlength=size).cumsum(0)])
+        for ids, size in zip((rows, columns), x.shape, strict=True)
+    ]
+    return x[rows, columns], (starts[0], columns), (starts[1], rows[order]), order
+
+
+class Dropped(nn.Module):
+    """A layer that reads all of X~."""
+
+    def __init__(self, layer: nn.Module, rate: float) -> None:
+        super().__init__()
+        self.layer, self.rate = layer, rate
+
+    def forward(self, x: Tensor, *edges: Tensor) -> Tensor:
+        return self.layer(dropout(x, self.rate, self.training), *edges)
+
 
 class TwoLayers(nn.Module):
-    """Two layers with an activation between them."""
+    """Two layers with an activation between them; the first drops from X itself."""
 
     activation = staticmethod(relu)
 
@@ -32,8 +109,8 @@ class TwoLayers(nn.Module):
         self.first, self.second, self.rate = first, second, rate
 
     def both(self, x: Tensor, *edges: Tensor) -> Tensor:
-        hidden = self.first(dropout(x, self.rate, self.training), *edges)
-        hidden = dropout(self.activation(hidden), self.rate, self.training)
+        hidden = self.activation(self.first(x, *edges))
+        hidden = dropout(hidden, self.rate, self.training)
         return self.second(hidden, *edges)
 
 
@@ -58,6 +135,7 @@ class GCN(Weighted):
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, dropout: float = 0.5
     ) -> None:
         first = pyg.GCNConv(in_channels, hidden_channels)
+        first.lin = FeatureMap(in_channels, hidden_channels, dropout, bias=False)
         super().__init__(first, pyg.GCNConv(hidden_channels, out_channels), dropout)
 
 
@@ -71,6 +149,7 @@ class GAT(Unweighted):
         dropout: float = 0.5,
     ) -> None:  # fmt: skip
         first = pyg.GATConv(in_channels, hidden_channels, heads, dropout=dropout)
+        first.lin = FeatureMap(in_channels, hidden_channels, dropout, blocks=heads, bias=False)
         second = pyg.GATConv(heads * hidden_channels, out_channels, 1, dropout=dropout)
         super().__init__(first, second, dropout)
 
@@ -81,7 +160,7 @@ class GraphSAGE(Unweighted):
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, dropout: float = 0.5
     ) -> None:
-        first = pyg.SAGEConv(in_channels, hidden_channels)
+        first = Dropped(pyg.SAGEConv(in_channels, hidden_channels), dropout)
         super().__init__(first, pyg.SAGEConv(hidden_channels, out_channels), dropout)
 
 
@@ -89,29 +168,46 @@ class GIN(Unweighted):
     """Xu and others': the sum of the neighbours through a small network, with BatchNorm in it."""
 
     def __init__(
-        self, in_channels: int, out_channels: int, hidden_channels: int = 64, dropout: float = 0.5,
-        batch_norm: bool = True,
-    ) -> None:  # fmt: skip
-        def layer(inputs: int, outputs: int) -> nn.Module:
-            norm = nn.BatchNorm1d(hidden_channels) if batch_norm else nn.Identity()
-            parts = nn.Linear(inputs, hidden_channels), norm, nn.ReLU()
+        self, in_channels: int, out_channels: int, hidden_channels: int = 64, dropout: float = 0.5
+    ) -> None:
+        def layer(outputs: int, *first: nn.Module) -> nn.Module:
+            parts = *first, nn.BatchNorm1d(hidden_channels), nn.ReLU()
             return pyg.GINConv(nn.Sequential(*parts, nn.Linear(hidden_channels, outputs)))
 
-        first = layer(in_channels, hidden_channels)
-        super().__init__(first, layer(hidden_channels, out_channels), dropout)
+        # neighbours' products add up to the product of their sum; BatchNorm takes a bias off
+        features = FeatureMap(in_channels, hidden_channels, dropout, bias=False)
+        sums = layer(hidden_channels)
+        first = pyg.Sequential(
+            "x, edge_index", [(features, "x -> x"), (sums, "x, edge_index -> x")]
+        )
+        second = layer(out_channels, nn.Linear(hidden_channels, hidden_channels))
+        super().__init__(first, second, dropout)
 
 
 class ARMA(Weighted):
-    """Bianchi and others': the mean of ``num_stacks`` recursions of ``num_layers`` steps."""
+    """Bianchi and others': the mean of ``num_stacks`` recursions of one step."""
 
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, num_stacks: int = 2,
-        num_layers: int = 1, dropout: float = 0.5,
+        dropout: float = 0.5,
     ) -> None:  # fmt: skip
-        shape = {"num_stacks": num_stacks, "num_layers": num_layers, "shared_weights": True}
-        first = pyg.ARMAConv(in_channels, hidden_channels, dropout=dropout, **shape)
-        second = pyg.ARMAConv(hidden_channels, out_channels, act=None, dropout=dropout, **shape)
+        first = FirstARMA(in_channels, hidden_channels, num_stacks, dropout)
+        second = pyg.ARMAConv(hidden_channels, out_channels, num_stacks, act=None, dropout=dropout)
         super().__init__(first, second, dropout)
+
+
+class FirstARMA(nn.Module):
+    """mean over stacks s of ReLU(A^ X~ W_s + X~ V_s + b_s), A^ = D^-1/2 A D^-1/2."""
+
+    def __init__(self, inputs: int, outputs: int, stacks: int, rate: float) -> None:
+        super().__init__()
+        self.features = FeatureMap(inputs, outputs, rate, blocks=2 * stacks, bias=False)
+        self.bias, self.stacks = nn.Parameter(torch.zeros(stacks * outputs)), stacks
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        moved, own = self.features(x).chunk(2, dim=1)
+        moved = SUM(moved, *adjacency(edge_index, edge_weight, x))
+        return relu(moved + own + self.bias).view(len(x), self.stacks, -1).mean(dim=1)
 
 
 class ChebNet(Weighted):
@@ -121,8 +217,30 @@ class ChebNet(Weighted):
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, hops: int = 2,
         dropout: float = 0.5,
     ) -> None:  # fmt: skip
-        first = pyg.ChebConv(in_channels, hidden_channels, hops + 1)
+        first = FirstCheb(in_channels, hidden_channels, hops, dropout)
         super().__init__(first, pyg.ChebConv(hidden_channels, out_channels, hops + 1), dropout)
+
+
+class FirstCheb(nn.Module):
+    """sum_i T_i(L^) X~ W_i + b by Clenshaw's recurrence, L^ = -D^-1/2 A D^-1/2."""
+
+    def __init__(self, inputs: int, outputs: int, hops: int, rate: float) -> None:
+        super().__init__()
+        self.features = FeatureMap(inputs, outputs, rate, blocks=hops + 1, bias=False)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        edges, weights = adjacency(edge_index, edge_weight, x)
+        first, *others = self.features(x).chunk(self.features.blocks, dim=1)
+        one = two = torch.zeros_like(first)
+        for block in reversed(others):
+            one, two = block - 2 * SUM(one, edges, weights) - two, one
+        return first - SUM(one, edges, weights) - two + self.bias
+
+
+def adjacency(edges: Tensor, weights: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The edges and entries of D^-1/2 A D^-1/2."""
+    return gcn_norm(edges, weights, len(x), add_self_loops=False, dtype=x.dtype)
 
 
 class TAG(Weighted):
@@ -132,7 +250,7 @@ class TAG(Weighted):
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, hops: int = 3,
         dropout: float = 0.5,
     ) -> None:  # fmt: skip
-        first = pyg.TAGConv(in_channels, hidden_channels, hops)
+        first = Dropped(pyg.TAGConv(in_channels, hidden_channels, hops), dropout)
         super().__init__(first, pyg.TAGConv(hidden_channels, out_channels, hops), dropout)
 
 
@@ -160,7 +278,7 @@ class APPNP(nn.Module):
         alpha: float = 0.1, dropout: float = 0.5,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.first = nn.Linear(in_channels, hidden_channels)
+        self.first = FeatureMap(in_channels, hidden_channels, dropout)
         self.second = nn.Linear(hidden_channels, out_channels)
         self.propagation, self.rate = self.hops(hops, alpha), dropout
 
@@ -168,7 +286,7 @@ class APPNP(nn.Module):
         return pyg.APPNP(hops, alpha)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        hidden = relu(self.first(dropout(x, self.rate, self.training)))
+        hidden = relu(self.first(x))
         outputs = self.second(dropout(hidden, self.rate, self.training))
         return self.propagation(outputs, edge_index, edge_weight)
 

@@ -8,38 +8,53 @@ renormalized operator, A the adjacency.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
-from experiments.pyg import GCN, pyg
+from experiments.pyg import GCN, SUM, FeatureMap, pyg
+from hoplite.config import flag_setting
+from hoplite.models.linear import HopSettings, basis_setting, operator_setting
+from hoplite.nets.base import RowNetwork, glorot
 
-SUM = pyg.SimpleConv(aggr="sum")  # of the weighted messages: (n, w) -> (n, w)
 
-
-class DCNN(nn.Module):
+class DCNN(RowNetwork):
     """Atwood and Towsley's diffusion CNN: a weight per hop and feature, then a dense layer.
 
-    logits = tanh([w_0 * X | w_1 * P X | .. | w_k * P^k X]) W + b,   w_i: d,  W: (k + 1) d x m
+    logits = [tanh(w_0 * X~) | tanh(w_1 * P X~) | .. | tanh(w_k * P^k X~)] W + b,
+    w_i: d,  W: (k + 1) d x m
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, hops: int = 2, dropout: float = 0.5
-    ) -> None:
-        super().__init__()
-        self.diffusion = nn.Parameter(torch.ones(hops + 1, in_channels))
-        self.dense, self.rate = nn.Linear((hops + 1) * in_channels, out_channels), dropout
+    name = "dcnn"
+    title = "DCNN"
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-        degrees = x.new_zeros(len(x)).index_add(0, edge_index[1], edge_weight)
-        walk = edge_weight / degrees[edge_index[1]]
-        hop, hops = dropout(x, self.rate, self.training), []
-        for weights in self.diffusion:
-            hops.append(torch.tanh(weights * hop))
-            hop = SUM(hop, edge_index, walk)
-        return self.dense(dropout(torch.cat(hops, dim=1), self.rate, self.training))
+    @dataclass(frozen=True)
+    class Settings(HopSettings):
+        operator: str = operator_setting("random_walk", ["random_walk"])
+        basis: str = basis_setting()
+        bias: bool = flag_setting(True, "Add a bias.")
+
+    def initial(self, rng: np.random.Generator | None) -> dict[str, np.ndarray]:
+        """First weights: those of the hops are 1."""
+        width = (self.config.hops + 1) * self.num_features
+        return {
+            "diffusion": np.ones((self.config.hops + 1, self.num_features), np.float32),
+            "theta": glorot(width, self.num_classes, rng),
+            "bias": np.zeros(self.num_classes, np.float32),
+        }
+
+    def forward(self, weights: dict[str, Tensor], view: Any, dropout: Any) -> Tensor:
+        blocks = weights["theta"].view(*weights["diffusion"].shape, -1)
+        hops = view.hop_features(dropout) * weights["diffusion"].unsqueeze(1)
+        return torch.einsum("hnd,hdm->nm", torch.tanh(hops), blocks)
+
+    def signal_columns(self) -> int:
+        return self.num_features
 
 
 class GGNN(nn.Module):
@@ -50,12 +65,12 @@ class GGNN(nn.Module):
         dropout: float = 0.5,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.first = nn.Linear(in_channels, hidden_channels)
+        self.first = FeatureMap(in_channels, hidden_channels, dropout)
         self.gated = pyg.GatedGraphConv(hidden_channels, num_layers, aggr="mean")
         self.last, self.rate = nn.Linear(hidden_channels, out_channels), dropout
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        hidden = torch.tanh(self.first(dropout(x, self.rate, self.training)))
+        hidden = torch.tanh(self.first(x))
         hidden = relu(self.gated(hidden, edge_index, edge_weight))
         return self.last(dropout(hidden, self.rate, self.training))
 
@@ -71,8 +86,8 @@ class NN4G(nn.Module):
         dropout: float = 0.5,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.num_layers, self.hidden, self.rate = num_layers, hidden_channels, dropout
-        self.inputs = nn.Linear(in_channels, num_layers * hidden_channels)
+        self.hidden, self.rate = hidden_channels, dropout
+        self.inputs = FeatureMap(in_channels, hidden_channels, dropout, blocks=num_layers)
         # [H_1 | .. | H_i] times V_i is the sum over j of H_j V_{i,j}
         self.before = nn.ModuleList(
             nn.Linear(i * hidden_channels, hidden_channels, bias=False)
@@ -81,7 +96,7 @@ class NN4G(nn.Module):
         self.last = nn.Linear(num_layers * hidden_channels, out_channels)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-        inputs = self.inputs(dropout(x, self.rate, self.training)).split(self.hidden, dim=1)
+        inputs = self.inputs(x).split(self.hidden, dim=1)
         layers = [torch.tanh(inputs[0])]
         for own, before in zip(inputs[1:], self.before, strict=True):
             signal = SUM(before(torch.cat(layers, dim=1)), edge_index, edge_weight)
@@ -105,7 +120,7 @@ class FastGCN(GCN):
         self.samples = samples
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        hidden = relu(self.first(dropout(x, self.rate, self.training), edge_index, edge_weight))
+        hidden = relu(self.first(x, edge_index, edge_weight))
         if self.training:
             hidden = hidden * self.counts(edge_index, edge_weight, len(x), x.dtype).unsqueeze(1)
         return self.second(dropout(hidden, self.rate, self.training), edge_index, edge_weight)
@@ -142,20 +157,24 @@ class DGI(nn.Module):
 def embedded(x: Tensor, edge_index: Tensor, hidden: int, steps: int, seed: int) -> Tensor:
     """What an encoder without labels makes of a graph: (n, hidden)."""
 
-    def shuffled(x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
-        return x[torch.randperm(len(x))], edge_index
+    def shuffled(features: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        return features[torch.randperm(len(features))], edge_index
 
     def summary(embedding: Tensor, *_: Tensor) -> Tensor:
         return embedding.mean(dim=0).sigmoid()
 
     with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layers = [(pyg.GCNConv(x.shape[1], hidden), "x, edge_index -> x"), nn.PReLU(hidden)]
-        encoder = pyg.Sequential("x, edge_index", layers)
-        model = pyg.DeepGraphInfomax(hidden, encoder, summary, shuffled).to(x.dtype)
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        # rows of X W are shuffled, as those of X would be
+        features = FeatureMap(x.shape[1], hidden, 0.0, bias=False)
+        hop = pyg.GCNConv(hidden, hidden)
+        encoder = pyg.Sequential("x, edge_index", [(hop, "x, edge_index -> x"), nn.PReLU(hidden)])
+        model = pyg.DeepGraphInfomax(hidden, encoder, summary, shuffled)
+        hop.lin = nn.Identity()  # after the model has reset its parameters
+        both = nn.ModuleList([features, model]).to(x.dtype)
+        optimizer = torch.optim.Adam(both.parameters(), lr=1e-3)
         for _ in range(steps):
             optimizer.zero_grad()
-            model.loss(*model(x, edge_index)).backward()
+            model.loss(*model(features(x), edge_index)).backward()
             optimizer.step()
-    return encoder(x, edge_index).detach()
+    return encoder(features(x), edge_index).detach()

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests import pyg
 
 import hoplite
 from hoplite.engine.propagation import Propagation
@@ -12,26 +13,26 @@ from hoplite.models import build_model, find_model, model_config
 from hoplite.nets.view import GraphView
 
 related = pytest.importorskip("experiments.related")
+peers = pytest.importorskip("experiments.pyg")
 NAMES = ["DCNN", "GGNN", "NN4G", "FastGCN", "DGI"]
 SMALL = {"DGI": {"hidden_channels": 4, "steps": 3}, "FastGCN": {"samples": 7}}
 
 
-def module_outputs(name, graph, **options):
+def module_outputs(name, graph, operator="renormalized", **options):
     """Outputs in evaluation, with the module's weights and dense A and X."""
     model = build_model(model_config(f"experiments.related:{name}", **options), 5, 3)
     first = model.initial(np.random.default_rng(0))
     weights = {key: torch.tensor(value, dtype=torch.float64) for key, value in first.items()}
-    outputs = model.forward(weights, GraphView(Propagation(graph)), None)
-    X = torch.from_numpy(np.asarray(graph.features, np.float64))
+    outputs = model.forward(weights, GraphView(Propagation(graph, operator)), None)
+    X = torch.from_numpy(np.array(graph.features, np.float64))
     return outputs, weights, torch.from_numpy(graph.adjacency.toarray().astype(np.float64)), X
 
 
 def test_dcnn(graphs):
-    outputs, w, A, X = module_outputs("DCNN", graphs(n=30, d=5), hops=2)
+    outputs, w, A, X = module_outputs("DCNN", graphs(n=30, d=5), "random_walk", hops=2)
     P = torch.nan_to_num(A / A.sum(dim=1, keepdim=True))
     hops = [torch.tanh(w["diffusion"][i] * (torch.linalg.matrix_power(P, i) @ X)) for i in range(3)]
-    expected = torch.cat(hops, dim=1) @ w["dense.weight"].T + w["dense.bias"]
-    torch.testing.assert_close(outputs, expected)
+    torch.testing.assert_close(outputs, torch.cat(hops, dim=1) @ w["theta"], check_dtype=False)
 
 
 def test_nn4g(graphs):
@@ -45,6 +46,46 @@ def test_nn4g(graphs):
         layers.append(torch.tanh(own[i] + signal))
     expected = torch.cat(layers, dim=1) @ w["last.weight"].T + w["last.bias"]
     torch.testing.assert_close(outputs, expected)
+
+
+@pytest.mark.parametrize("name", ["GAT", "GCN", "FirstARMA", "FirstCheb"])
+def test_a_first_layer_is_that_of_pyg(graphs, name):
+    whole = GraphView(Propagation(graphs(n=30, d=5))).whole
+    x, edges, weights = whole.features.float(), whole.edge_index, whole.edge_weight.float()
+    if name in ("GAT", "GCN"):
+        edges = (edges,) if name == "GAT" else (edges, weights)
+        own = getattr(peers, name)(5, 3).first.eval()
+        given = pyg.layers().GATConv(5, 8, 8) if name == "GAT" else pyg.layers().GCNConv(5, 64)
+        given.load_state_dict(own.state_dict())
+    else:
+        own, edges = getattr(peers, name)(5, 4, 2, 0.5).eval(), (edges, weights)
+        torch.nn.init.normal_(own.bias)
+        blocks = torch.stack(own.features.weight.chunk(own.features.blocks)).mT  # (blocks, d, w)
+        if name == "FirstARMA":
+            given = pyg.layers().ARMAConv(5, 4, num_stacks=2)
+            roots = {"root_weight": blocks[None, 2:], "bias": own.bias.view(1, 2, 1, 4)}
+            state = {"init_weight": blocks[:2], "weight": given.weight, **roots}
+        else:
+            given = pyg.layers().ChebConv(5, 4, 3)
+            state = {f"lins.{i}.weight": block.T for i, block in enumerate(blocks)}
+            state["bias"] = own.bias
+        given.load_state_dict(state)
+    torch.testing.assert_close(own(x, *edges), given(x, *edges))
+
+
+def test_a_feature_map_drops_and_multiplies_what_is_not_zero():
+    x = torch.randn(40, 6, dtype=torch.float64) * (torch.rand(40, 6) < 0.4)
+    layer = related.FeatureMap(6, 3, 0.25, blocks=2).double()
+    torch.nn.init.normal_(layer.bias)
+    G = torch.randn(40, 6, dtype=torch.float64)
+    torch.manual_seed(5)
+    (outputs := layer(x)).backward(G)
+    torch.manual_seed(5)
+    dropped = torch.zeros_like(x).masked_scatter(x != 0, torch.dropout(x[x != 0], 0.25, True))
+    assert 0 < (dropped != 0).sum() < (x != 0).sum()
+    torch.testing.assert_close(outputs, dropped @ layer.weight.T + layer.bias)
+    torch.testing.assert_close(layer.weight.grad, G.T @ dropped)
+    torch.testing.assert_close(layer.eval()(x), x @ layer.weight.T + layer.bias)
 
 
 def test_fastgcn_counts_have_expectation_one():
