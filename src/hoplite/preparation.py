@@ -312,7 +312,8 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
 
     ``centre`` and ``scale`` are empty if they are 0 and 1; ``fill``, which stands for a gap, is
     empty if no cell was missing. ``low`` and ``high`` are the least and the largest that were seen,
-    both in the unit of the cells. ``truth`` is for numbers that stand for true and false.
+    both in the unit of the cells. ``truth`` is for numbers that stand for true and false; ``sign``
+    is the currency or % of the cells.
 
     >>> column = NumberColumn("age", centre=(40.0,), scale=(10.0,), fill=(40.0,))
     >>> column.prepared(np.array([[50.0], [np.nan]])).tolist()
@@ -329,6 +330,7 @@ class NumberColumn(PreparedColumn, frozen=True, tag="number"):
     truth: bool = False
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    sign: str = ""
 
     def __post_init__(self) -> None:
         for name in ("centre", "scale", "fill", "low", "high"):

@@ -182,6 +182,21 @@ def test_amounts_and_shares_are_numbers(tmp_path, cells, numbers):
     np.testing.assert_allclose(graph.features[:3, 0], numbers[:3], rtol=1e-6)
 
 
+@pytest.mark.parametrize(("form", "plain"), [("£{}", True), ("{}%", False), ("{}", True)])
+def test_a_currency_may_be_left_out_in_prediction_but_no_percent_sign(tmp_path, form, plain):
+    def read(form, **options):
+        tables = small_tables(tmp_path, v=[form.format(number) for number in range(30)])
+        return hoplite.load(tables, **options)
+
+    graph = read(form)
+    for other in ["{}", "${}", "{}%"]:
+        if other == form or (plain and "%" not in other and {form, other} != {"£{}", "${}"}):
+            np.testing.assert_array_equal(read(other, prepare=graph).features, graph.features)
+        else:
+            with pytest.raises(hoplite.DatasetError, match="but the model was trained with a"):
+                read(other, prepare=graph)
+
+
 @pytest.mark.parametrize("form", ["${}", "{} €", "{}%"])
 def test_amounts_are_numbers_as_weights_and_as_labels_too(tmp_path, form):
     amounts = [3.5, 1219.25, 0.75, 20.0]

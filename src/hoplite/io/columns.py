@@ -297,7 +297,9 @@ def trained_cells(
         column.name: [
             cells
             for cells in spellings(table, column.name)
-            if cells.type is type(column) and cells.first in ("", getattr(column, "first", ""))
+            if cells.type is type(column)
+            and cells.first in ("", getattr(column, "first", ""))
+            and _same_unit(cells.sign, column)
         ]
         for column in columns
         if column.name in typed and typed[column.name] is None
@@ -307,6 +309,8 @@ def trained_cells(
     for column in columns:
         name, type_ = column.name, table.types[column.name]
         trained = f"but the model was trained with a {column.type_name}"
+        if isinstance(column, NumberColumn) and column.sign:
+            trained += f" with {column.sign}"
         cells = typed.get(name)
         if isinstance(column, TextColumn | WordsColumn):
             result[name] = Cells(type(column), filled_sql(label_sql(table, name), table))
@@ -314,6 +318,8 @@ def trained_cells(
             result[name] = spelled[name][0]
         elif cells is None:
             raise _misspelled(work, table, column, texts[name], trained)
+        elif not _same_unit("", column) and type_ != '"NULL"':
+            raise DatasetError(f"column {name!r} of {table.label} has no % {trained}; write 63%.")
         elif cells.type is not type(column) and (type_ != '"NULL"' or column.type_name == "list"):
             raise DatasetError(
                 f"column {name!r} of {table.label} has type {type_} {trained}; use the same type "
@@ -322,6 +328,12 @@ def trained_cells(
         else:
             result[name] = cells
     return result
+
+
+def _same_unit(sign: str, column: PreparedColumn) -> bool:
+    """Whether cells with ``sign`` have the unit of training: 63 may be $63, but is not 63%."""
+    signs = {sign, getattr(column, "sign", "")}
+    return len(signs) == 1 or ("" in signs and "%" not in signs)
 
 
 def _misspelled(
@@ -577,6 +589,7 @@ class Features:
         for name, place in places.items():
             cells = self._columns[name]
             column = fit.column(cells.type, name, place, truth=cells.truth)
+            column = replace(column, sign=cells.sign) if cells.sign else column
             fitted[name] = replace(column, first=cells.first) if cells.first else column
         return fitted
 
