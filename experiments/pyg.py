@@ -1,4 +1,4 @@
-"""Peers of the linear models: small networks of PyTorch Geometric's layers, as they come.
+"""Peers of the linear models: small networks of PyTorch Geometric's layers.
 
 Hoplite trains and searches them as any torch.nn.Module, by their addresses:
 
@@ -8,14 +8,15 @@ Most are two layers with a ReLU between them, and ``dropout`` of what each layer
 
     logits = layer2(drop(ReLU(layer1(drop(X)))))
 
-The features of citation graphs are wide and nearly all 0, so first layers multiply before they
-propagate, S (X W) instead of (S X) W, and multiply what is not 0 alone, :class:`FeatureMap`.
+Citation graphs have thousands of features, nearly all 0. So first layers (but those of GraphSAGE,
+TAG and SSG) multiply before they propagate, S (X W) instead of (S X) W, and multiply only the
+nonzero entries, :class:`FeatureMap`. This is slower where most features are not 0.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,9 +34,10 @@ SUM = pyg.SimpleConv(aggr="sum")  # of the weighted messages: (n, w) -> (n, w)
 
 
 class FeatureMap(nn.Linear):
-    """X~ W' + b: drops from X, (n, d), at ``rate``, and multiplies only what is not 0.
+    """X~ W' + b: applies dropout to X, (n, d), and multiplies only the nonzero entries.
 
-    W is ``blocks`` matrices side by side, each of which starts as a layer's of its own.
+    W is ``blocks`` matrices side by side, each with Glorot's initialisation. X must not change in
+    place, and gets no gradient.
     """
 
     def __init__(
@@ -52,13 +54,13 @@ class FeatureMap(nn.Linear):
             nn.init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        values = dropout(_entries(input)[0], self.rate, self.training)
+        values = dropout(_entries(input).values, self.rate, self.training)
         product: Any = _Product.apply(self.weight, input, values)
         return product if self.bias is None else product + self.bias
 
 
-def _csr(places: tuple[Tensor, Tensor], values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return torch.sparse_csr_tensor(*places, values, shape, check_invariants=False)
+def _csr(indices: tuple[Tensor, Tensor], values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return torch.sparse_csr_tensor(*indices, values, shape, check_invariants=False)
 
 
 class _Product(torch.autograd.Function):
@@ -66,30 +68,38 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, x: Tensor, values: Tensor) -> Tensor:
-        _, rows, _, order = _entries(x)
-        ctx.x, ctx.values = x, values[order]
-        return _csr(rows, values, tuple(x.shape)) @ weight.T
+        entries = _entries(x)
+        ctx.x, ctx.values = x, values[entries.csc_order]
+        return _csr(entries.csr, values, tuple(x.shape)) @ weight.T
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        transposed = _csr(_entries(ctx.x)[2], ctx.values, tuple(ctx.x.shape[::-1]))
+        transposed = _csr(_entries(ctx.x).csc, ctx.values, tuple(ctx.x.shape[::-1]))
         return (transposed @ gradients[0]).T, None, None
 
 
+class Entries(NamedTuple):
+    """The nonzero entries of a matrix by rows, where they are, and their order by columns."""
+
+    values: Tensor
+    csr: tuple[Tensor, Tensor]
+    csc: tuple[Tensor, Tensor]
+    csc_order: Tensor
+
+
 @lru_cache(maxsize=4)
-def _entries(x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor]:
-    """The values of X that are not 0, the rest of its CSR and CSC, and the order of the latter."""
+def _entries(x: Tensor) -> Entries:
     rows, columns = x.nonzero(as_tuple=True)
     order = torch.argsort(columns, stable=True)
-    starts = [
+    row_starts, column_starts = [
         torch.cat([ids.new_zeros(1), torch.bincount(ids, minlength=size).cumsum(0)])
         for ids, size in zip((rows, columns), x.shape, strict=True)
     ]
-    return x[rows, columns], (starts[0], columns), (starts[1], rows[order]), order
+    return Entries(x[rows, columns], (row_starts, columns), (column_starts, rows[order]), order)
 
 
-class Dropped(nn.Module):
-    """A layer that reads all of X~."""
+class WithDropout(nn.Module):
+    """Dropout, then a layer."""
 
     def __init__(self, layer: nn.Module, rate: float) -> None:
         super().__init__()
@@ -99,8 +109,19 @@ class Dropped(nn.Module):
         return self.layer(dropout(x, self.rate, self.training), *edges)
 
 
+class Mapped(nn.Module):
+    """A map of the features, then a layer."""
+
+    def __init__(self, features: FeatureMap, layer: nn.Module) -> None:
+        super().__init__()
+        self.features, self.layer = features, layer
+
+    def forward(self, x: Tensor, *edges: Tensor) -> Tensor:
+        return self.layer(self.features(x), *edges)
+
+
 class TwoLayers(nn.Module):
-    """Two layers with an activation between them; the first drops from X itself."""
+    """Two layers with an activation between them; the first layer applies its own dropout."""
 
     activation = staticmethod(relu)
 
@@ -160,7 +181,7 @@ class GraphSAGE(Unweighted):
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, dropout: float = 0.5
     ) -> None:
-        first = Dropped(pyg.SAGEConv(in_channels, hidden_channels), dropout)
+        first = WithDropout(pyg.SAGEConv(in_channels, hidden_channels), dropout)
         super().__init__(first, pyg.SAGEConv(hidden_channels, out_channels), dropout)
 
 
@@ -174,12 +195,9 @@ class GIN(Unweighted):
             parts = *first, nn.BatchNorm1d(hidden_channels), nn.ReLU()
             return pyg.GINConv(nn.Sequential(*parts, nn.Linear(hidden_channels, outputs)))
 
-        # neighbours' products add up to the product of their sum; BatchNorm takes a bias off
+        # the sum of the X_j W is (sum of X_j) W; BatchNorm cancels a bias
         features = FeatureMap(in_channels, hidden_channels, dropout, bias=False)
-        sums = layer(hidden_channels)
-        first = pyg.Sequential(
-            "x, edge_index", [(features, "x -> x"), (sums, "x, edge_index -> x")]
-        )
+        first = Mapped(features, layer(hidden_channels))
         second = layer(out_channels, nn.Linear(hidden_channels, hidden_channels))
         super().__init__(first, second, dropout)
 
@@ -197,7 +215,10 @@ class ARMA(Weighted):
 
 
 class FirstARMA(nn.Module):
-    """mean over stacks s of ReLU(A^ X~ W_s + X~ V_s + b_s), A^ = D^-1/2 A D^-1/2."""
+    """mean over stacks s of ReLU(A^ X~ W_s + X~ V_s + b_s), A^ = D^-1/2 A D^-1/2.
+
+    Both terms read the same X~, while PyTorch Geometric's layer applies dropout to X V_s once more.
+    """
 
     def __init__(self, inputs: int, outputs: int, stacks: int, rate: float) -> None:
         super().__init__()
@@ -205,9 +226,9 @@ class FirstARMA(nn.Module):
         self.bias, self.stacks = nn.Parameter(torch.zeros(stacks * outputs)), stacks
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        moved, own = self.features(x).chunk(2, dim=1)
-        moved = SUM(moved, *adjacency(edge_index, edge_weight, x))
-        return relu(moved + own + self.bias).view(len(x), self.stacks, -1).mean(dim=1)
+        propagated, skip = self.features(x).chunk(2, dim=1)
+        propagated = SUM(propagated, *adjacency(edge_index, edge_weight, x))
+        return relu(propagated + skip + self.bias).view(len(x), self.stacks, -1).mean(dim=1)
 
 
 class ChebNet(Weighted):
@@ -231,11 +252,13 @@ class FirstCheb(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         edges, weights = adjacency(edge_index, edge_weight, x)
-        first, *others = self.features(x).chunk(self.features.blocks, dim=1)
-        one = two = torch.zeros_like(first)
-        for block in reversed(others):
-            one, two = block - 2 * SUM(one, edges, weights) - two, one
-        return first - SUM(one, edges, weights) - two + self.bias
+        blocks = self.features(x).chunk(self.features.blocks, dim=1)
+        if len(blocks) == 1:
+            return blocks[0] + self.bias
+        b1, b2 = blocks[-1], torch.zeros_like(blocks[-1])
+        for block in reversed(blocks[1:-1]):
+            b1, b2 = block - 2 * SUM(b1, edges, weights) - b2, b1
+        return blocks[0] - SUM(b1, edges, weights) - b2 + self.bias
 
 
 def adjacency(edges: Tensor, weights: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -250,7 +273,7 @@ class TAG(Weighted):
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, hops: int = 3,
         dropout: float = 0.5,
     ) -> None:  # fmt: skip
-        first = Dropped(pyg.TAGConv(in_channels, hidden_channels, hops), dropout)
+        first = WithDropout(pyg.TAGConv(in_channels, hidden_channels, hops), dropout)
         super().__init__(first, pyg.TAGConv(hidden_channels, out_channels, hops), dropout)
 
 

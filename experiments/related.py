@@ -27,11 +27,12 @@ class DCNN(RowNetwork):
     """Atwood and Towsley's diffusion CNN: a weight per hop and feature, then a dense layer.
 
     logits = [tanh(w_0 * X~) | tanh(w_1 * P X~) | .. | tanh(w_k * P^k X~)] W + b,
-    w_i: d,  W: (k + 1) d x m
+    w_i: d,  W: (k + 1) d x m. Dropout is applied to X alone.
     """
 
     name = "dcnn"
     title = "DCNN"
+    idle = frozenset({"output_dropout"})
 
     @dataclass(frozen=True)
     class Settings(HopSettings):
@@ -40,13 +41,13 @@ class DCNN(RowNetwork):
         bias: bool = flag_setting(True, "Add a bias.")
 
     def initial(self, rng: np.random.Generator | None) -> dict[str, np.ndarray]:
-        """First weights: those of the hops are 1."""
-        width = (self.config.hops + 1) * self.num_features
-        return {
-            "diffusion": np.ones((self.config.hops + 1, self.num_features), np.float32),
-            "theta": glorot(width, self.num_classes, rng),
-            "bias": np.zeros(self.num_classes, np.float32),
+        """Initial weights; the diffusion weights are 1."""
+        hops, d, m = self.config.hops, self.num_features, self.num_classes
+        weights = {
+            "diffusion": np.ones((hops + 1, d), np.float32),
+            "theta": glorot((hops + 1) * d, m, rng),
         }
+        return weights | ({"bias": np.zeros(m, np.float32)} if self.config.bias else {})
 
     def forward(self, weights: dict[str, Tensor], view: Any, dropout: Any) -> Tensor:
         blocks = weights["theta"].view(*weights["diffusion"].shape, -1)
@@ -153,6 +154,17 @@ class DGI(nn.Module):
         return self.head(dropout(embedded(x, edge_index, *self.encoder), self.rate, self.training))
 
 
+class Encoder(nn.Module):
+    """A layer and its activation."""
+
+    def __init__(self, layer: nn.Module, activation: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.activation = layer, activation
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.activation(self.layer(x, edge_index))
+
+
 @lru_cache(maxsize=4)
 def embedded(x: Tensor, edge_index: Tensor, hidden: int, steps: int, seed: int) -> Tensor:
     """What an encoder without labels makes of a graph: (n, hidden)."""
@@ -168,11 +180,13 @@ def embedded(x: Tensor, edge_index: Tensor, hidden: int, steps: int, seed: int) 
         # rows of X W are shuffled, as those of X would be
         features = FeatureMap(x.shape[1], hidden, 0.0, bias=False)
         hop = pyg.GCNConv(hidden, hidden)
-        encoder = pyg.Sequential("x, edge_index", [(hop, "x, edge_index -> x"), nn.PReLU(hidden)])
+        encoder = Encoder(hop, nn.PReLU(hidden))
         model = pyg.DeepGraphInfomax(hidden, encoder, summary, shuffled)
-        hop.lin = nn.Identity()  # after the model has reset its parameters
-        both = nn.ModuleList([features, model]).to(x.dtype)
-        optimizer = torch.optim.Adam(both.parameters(), lr=1e-3)
+        hop.lin = (
+            nn.Identity()
+        )  # X W is multiplied before; only now, as DGI resets hop's parameters
+        modules = nn.ModuleList([features, model]).to(x.dtype)
+        optimizer = torch.optim.Adam(modules.parameters(), lr=1e-3)
         for _ in range(steps):
             optimizer.zero_grad()
             model.loss(*model(features(x), edge_index)).backward()

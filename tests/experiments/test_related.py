@@ -54,23 +54,24 @@ def test_a_first_layer_is_that_of_pyg(graphs, name):
     x, edges, weights = whole.features.float(), whole.edge_index, whole.edge_weight.float()
     if name in ("GAT", "GCN"):
         edges = (edges,) if name == "GAT" else (edges, weights)
-        own = getattr(peers, name)(5, 3).first.eval()
-        given = pyg.layers().GATConv(5, 8, 8) if name == "GAT" else pyg.layers().GCNConv(5, 64)
-        given.load_state_dict(own.state_dict())
+        layer = getattr(peers, name)(5, 3).first.eval()
+        reference = pyg.layers().GATConv(5, 8, 8) if name == "GAT" else pyg.layers().GCNConv(5, 64)
+        reference.load_state_dict(layer.state_dict())
     else:
-        own, edges = getattr(peers, name)(5, 4, 2, 0.5).eval(), (edges, weights)
-        torch.nn.init.normal_(own.bias)
-        blocks = torch.stack(own.features.weight.chunk(own.features.blocks)).mT  # (blocks, d, w)
+        layer, edges = getattr(peers, name)(5, 4, 2, 0.5).eval(), (edges, weights)
+        torch.nn.init.normal_(layer.bias)
+        maps = layer.features
+        blocks = torch.stack(maps.weight.chunk(maps.blocks)).mT  # (blocks, d, w)
         if name == "FirstARMA":
-            given = pyg.layers().ARMAConv(5, 4, num_stacks=2)
-            roots = {"root_weight": blocks[None, 2:], "bias": own.bias.view(1, 2, 1, 4)}
-            state = {"init_weight": blocks[:2], "weight": given.weight, **roots}
+            reference = pyg.layers().ARMAConv(5, 4, num_stacks=2)
+            roots = {"root_weight": blocks[None, 2:], "bias": layer.bias.view(1, 2, 1, 4)}
+            state = {"init_weight": blocks[:2], "weight": reference.weight, **roots}
         else:
-            given = pyg.layers().ChebConv(5, 4, 3)
+            reference = pyg.layers().ChebConv(5, 4, 3)
             state = {f"lins.{i}.weight": block.T for i, block in enumerate(blocks)}
-            state["bias"] = own.bias
-        given.load_state_dict(state)
-    torch.testing.assert_close(own(x, *edges), given(x, *edges))
+            state["bias"] = layer.bias
+        reference.load_state_dict(state)
+    torch.testing.assert_close(layer(x, *edges), reference(x, *edges))
 
 
 def test_a_feature_map_drops_and_multiplies_what_is_not_zero():
