@@ -327,8 +327,10 @@ def test_a_text_that_never_changes_is_no_feature(
         later = hoplite.load(write(tmp_path / "l", made, kind), prepare=model)
     np.testing.assert_array_equal(model.predict_proba(later), before)
     del made["country"]
-    with pytest.warns(HopliteWarning, match="open"):
+    made["amount"] = pa.array(1e6 + np.arange(N))
+    with pytest.warns(HopliteWarning) as warned:
         hoplite.load(write(tmp_path / "m", made, kind), prepare=model)
+    assert "outside the range of training: amount (120)" in str(warned[-1].message)
 
     alone = hoplite.load(folder, id="who", only="country")  # the only column
     assert alone.feature_names == ("country=DE",)

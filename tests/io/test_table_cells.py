@@ -172,6 +172,7 @@ def test_a_day_above_12_shows_the_order_of_dates(tmp_path):
     [
         (["£57.73", " £ 1", "-£1,234.50", ""], [57.73, 1, -1234.5, 0]),
         (["57,73 €", "€1", "-3€", "NA"], [57.73, 1, -3, 0]),
+        (["£1,500", "£57", "-£1,234,500", ""], [1500, 57, -1234500, 0]),
         (["5%", "12.5 %", "-1%", ""], [0.05, 0.125, -0.01, 0]),
     ],
 )
@@ -213,7 +214,7 @@ def test_amounts_are_numbers_as_weights_and_as_labels_too(tmp_path, form):
     np.testing.assert_allclose(graph.adjacency.toarray()[4, :4], expected, rtol=1e-6)
     mixed = (tmp_path / "edges.csv").read_text().replace(cells[2], "£1" if "$" in form else "$1")
     (tmp_path / "edges.csv").write_text(mixed)
-    with pytest.raises(hoplite.HopliteError, match="without a sign"):
+    with pytest.raises(hoplite.HopliteError, match="the same sign"):
         hoplite.load(tmp_path, task="regression")
 
 

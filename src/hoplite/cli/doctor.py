@@ -60,7 +60,8 @@ def doctor(json: options.Json = False) -> None:
     else:
         for topic, values in facts.items():
             rows = [[name, _text(name, value)] for name, value in values.items()]
-            console.print_table(topic, ["", ""], rows)
+            if any(value is not None for value in values.values()):  # torch may have no problem
+                console.print_table(topic, ["", ""], rows)
         rows = [[check.name, "works" if check.ok else "BROKEN", check.result] for check in checks]
         console.print_table("the core", ["", "", ""], rows)
         for note in notes:

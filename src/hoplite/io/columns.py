@@ -46,6 +46,7 @@ MAX_VALUES = 10_000  # distinct values of a text column without a limit of categ
 MIN_WORDS = 3  # on average, of a text whose words are features
 MIN_ROWS = 2  # training rows that a term must occur in
 WORDS_WIDTH = 64  # cells of X that a text of words is counted as
+MIN_OUTSIDE = 10  # new numbers beyond the range of training, and most of them, suggest another unit
 SHOWN = 60  # letters of a value in a message
 TESTED, SAMPLED = 200, 2000  # columns in a query, rows looked at first
 SPACES = " \t\n\r\v\f\u00a0\u2007\u202f\u3000"
@@ -108,8 +109,9 @@ def number_sql(text: str, *, comma: bool) -> str:
 
 
 def comma_sql(text: str) -> str:
-    """The number of 1,5 or 1,500.00; NULL of 1,500, which has two meanings."""
-    grouped = f"regexp_full_match({text}, '{_THOUSANDS}(,[0-9]{{3}})*[.][0-9]+')"
+    """The number of 1,5, 1,500.00 or 1,500,000; NULL of 1,500, which has two meanings."""
+    more = "(,[0-9]{3})*[.][0-9]+|(,[0-9]{3})+"
+    grouped = f"regexp_full_match({text}, '{_THOUSANDS}({more})')"
     number = f"regexp_full_match({text}, '[+-]?[0-9]+(,[0-9]+)?')"
     unclear = f"regexp_full_match({text}, '{_THOUSANDS}')"
     plain = f"CASE WHEN {grouped} THEN TRY_CAST(replace({text}, ',', '') AS DOUBLE)"
@@ -153,11 +155,19 @@ def digits_sql(text: str) -> str:
 
 
 def amount_sql(text: str, sign: str, *, comma: bool) -> str:
-    """The number of £1.50 or 1.50 £ for the ``sign`` £, NULL without it; 0.5 of 50%."""
+    """The number of £1.50 or 1.50 £ for the ``sign`` £, NULL without it; 0.5 of 50%.
+
+    £1,500 is 1500, as no currency has three decimals.
+    """
     ends = f"^([+-]?)\\s*[{sign}]\\s*|\\s*[{sign}]$"
     bare = f"regexp_replace({text}, '{ends}', '\\1')"
     number = f"coalesce({number_sql(bare, comma=comma)}, {comma_sql(bare)})"
-    return f"CASE WHEN contains({text}, '{sign}') THEN {number} / {100 if sign == '%' else 1} END"
+    if sign == "%":
+        number = f"{number} / 100"
+    elif not comma:
+        whole = f"WHEN regexp_full_match({bare}, '{_THOUSANDS}')"
+        number = f"CASE {whole} THEN TRY_CAST(replace({bare}, ',', '') AS DOUBLE) ELSE {number} END"
+    return f"CASE WHEN contains({text}, '{sign}') THEN {number} END"
 
 
 class Cells(NamedTuple):
@@ -750,8 +760,8 @@ class Features:
         return False
 
     def _warn_about_news(self, columns: Sequence[PreparedColumn]) -> None:
-        """Warn of values and gaps that the training data did not have."""
-        new, gaps = dict[str, int](), dict[str, int]()
+        """Warn of values and gaps that the training data did not have, and of other units."""
+        new, gaps, outside = dict[str, int](), dict[str, int](), dict[str, int]()
         for column in columns:
             cell = self._place[column.name]
             if isinstance(column, TextColumn) and not column.other:
@@ -760,10 +770,17 @@ class Features:
             elif isinstance(column, NumberColumn) and column.width == 1 and not column.fill:
                 missing = f"SELECT count_if({cell} IS NULL OR isnan({cell})) FROM cells"
                 (gaps[column.name],) = self._work.row(missing)
+            if type(column) is NumberColumn and column.low != column.high:
+                beyond = f"NOT isnan({cell}) AND ({cell} < ? OR {cell} > ?)"
+                counts = f"SELECT count(*) FILTER ({beyond}), count({cell}) FROM cells"
+                count, known = self._work.row(counts, [*column.low, *column.high])
+                if count >= MIN_OUTSIDE and 2 * count > known:
+                    outside[column.name] = count
         filled = "they are filled with the centre of the column"
         for counts, change, result in (
             (new, "values that the model does not know", "they are ignored"),
             (gaps, "missing values in columns that had none in training", filled),
+            (outside, "numbers outside the range of training", "check their units"),
         ):
             names = [f"{name} ({count:,})" for name, count in sorted(counts.items()) if count]
             if names:

@@ -417,7 +417,8 @@ class NodeTable:
         bad = f"{filled} IS NOT NULL AND ({number} IS NULL OR isinf({number}))"
         refuse_row(
             self._work, self._table, self._options.label, bad,
-            "for regression, labels must be finite numbers, without a sign such as $, or empty",
+            "for regression, labels must be finite numbers, or all amounts with the same sign such "
+            "as $, or empty",
         )  # fmt: skip
 
     def _make_ids(self, old: Sequence[Any]) -> None:
@@ -776,9 +777,9 @@ class EdgeTable:
         if weighted and heavy:
             odd = f"{weight} IS NULL OR NOT isfinite({weight}) OR {weight} < 0"
             advice = (
-                "use a finite number, 0 or larger, without a sign such as $, or choose another "
+                "use finite numbers, 0 or larger, or only amounts with the same sign such as $, or "
+                f"choose another column with {option_name('weight')}"
             )
-            advice += f"column with {option_name('weight')}"
             refuse_row(work, edges, options.weight, odd, advice)
         if typed and untyped:
             check_ids(work, edges, typed)

@@ -476,10 +476,10 @@ def format_spread(values: Sequence[float]) -> str:
     """Mean and deviation over the seeds.
 
     >>> format_spread([0.5, 0.7]), format_spread([math.nan])
-    ('0.600 ± 0.100 over 2 seeds', 'there are no such nodes')
+    ('0.600 ± 0.100 over 2 seeds', 'not scored')
     """
     if np.isnan(values).all():
-        return "there are no such nodes"
+        return "not scored"
     spread = f" ± {float(np.std(values)):.3f} over {len(values)} seeds" if len(values) > 1 else ""
     return f"{float(np.mean(values)):z.3f}{spread}"
 
