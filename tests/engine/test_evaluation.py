@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 from tests.conftest import make_graph
 
-from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.evaluation import Filter, KeptHops, WeightsFirst
 from hoplite.engine.propagation import Propagation
-
-BACKENDS = ["numpy", *(["native"] if has_native() else [])]
 
 
 def make_source(seed: int, dtype: type, parts: int, sparse: bool, basis: str) -> Propagation:
@@ -29,24 +26,23 @@ def make_filter(source: Propagation, kind: str, m: int, rng: np.random.Generator
     return Filter(draw(d, m), coefficients, kind == "fixed")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("kind", ["learned", "by class", "fixed"])
-def test_one_pass_for_training_and_validation_equals_two(backend, kind):
+def test_one_pass_for_training_and_validation_equals_two(kind):
     rng = np.random.default_rng(3)
     source = make_source(8, np.float64, 2, True, "monomial")
     rows = rng.permutation(source.num_nodes)[:12]
     filter, dropout = make_filter(source, kind, 3, rng), Dropout(0.4, 3, 5, 0.3, 0.2)
-    with use_backend(backend):
-        order = WeightsFirst(source, rows)
-        dropped, clean = order.evaluate_twice(filter, dropout)
-        alone = order.evaluate(filter, dropout)
-        assert np.array_equal(dropped.values, alone.values)
-        assert np.array_equal(clean, order.evaluate(filter).values)
-        outer = rng.standard_normal((5, 3))
-        both = dropped.gradient(outer), alone.gradient(outer)
-        assert np.array_equal(both[0].maps, both[1].maps)
-        if kind != "fixed":
-            assert np.array_equal(both[0].coefficients, both[1].coefficients)
+    order = WeightsFirst(source, rows)
+    dropped, clean = order.evaluate_twice(filter, dropout)
+    alone = order.evaluate(filter, dropout)
+    assert np.array_equal(dropped.values, alone.values)
+    assert np.array_equal(clean, order.evaluate(filter).values)
+    outer = rng.standard_normal((5, 3))
+    both = dropped.gradient(outer), alone.gradient(outer)
+    assert np.array_equal(both[0].maps, both[1].maps)
+    if kind != "fixed":
+        assert np.array_equal(both[0].coefficients, both[1].coefficients)
 
 
 def test_coefficients_that_are_left_out_are_zero():

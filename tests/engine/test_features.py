@@ -55,11 +55,11 @@ def assert_close(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("dropout", DROPOUTS)
-def test_products_equal_the_definition(name, storage, dtype, dropout):
+def test_products_equal_the_definition(storage, dtype, dropout):
     X, chosen = random_features(31, 17, dtype=dtype), DROPOUTS[dropout]
     X[[0, 20]], X[:, [3, 16]] = 0, 0
     whole, rng = dropped(X, chosen), np.random.default_rng(1)
@@ -67,17 +67,15 @@ def test_products_equal_the_definition(name, storage, dtype, dropout):
     for m in (1, 3, 7, 8, 70, 300):
         theta = rng.standard_normal((17, m)).astype(dtype)
         signal = rng.standard_normal((31, m)).astype(dtype)
-        with use_backend(name):
-            out, back = both_products(features, theta, signal, chosen)
-            assert_close(out, whole @ theta)
-            assert_close(back, whole.T @ signal)
-            wide = np.full((31, 2 * m + 1), 9, dtype)  # both in columns of a wider array
-            features.times(theta, chosen, wide[:, m : 2 * m], wide[:, :m])
-            assert np.array_equal(wide[:, :m], features.times(theta))
+        out, back = both_products(features, theta, signal, chosen)
+        assert_close(out, whole @ theta)
+        assert_close(back, whole.T @ signal)
+        wide = np.full((31, 2 * m + 1), 9, dtype)  # both in columns of a wider array
+        features.times(theta, chosen, wide[:, m : 2 * m], wide[:, :m])
+        assert np.array_equal(wide[:, :m], features.times(theta))
         assert np.array_equal(wide[:, m : 2 * m], out)
         assert (wide[:, -1] == 9).all()
-    with use_backend(name):
-        assert_close(features.dense(chosen), whole)
+    assert_close(features.dense(chosen), whole)
 
 
 @examples(60)
@@ -107,26 +105,25 @@ def test_backends_and_storages_agree_on_anything(n, d, m, density, rate, step, d
             assert_close(back / 200, whole.T @ signal / 200)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("storage", STORAGES)
-def test_selected_rows_are_dropped_as_in_the_whole(name, storage):
+def test_selected_rows_are_dropped_as_in_the_whole(storage):
     whole = Features.from_array(STORAGES[storage](random_features(20, 9)))
     index, rng = np.array([3, 17, 0, 3, 11]), np.random.default_rng(0)
     theta, signal = rng.standard_normal((9, 4)), rng.standard_normal((5, 4))
     spread = np.zeros((20, 4))
     np.add.at(spread, index, signal)
     dropout = Dropout(0.5, 1, 3, nodes=0.2)
-    with use_backend(name):
-        out, back = both_products(whole.rows(index), theta, signal, dropout)
-        everything, wanted = both_products(whole, theta, spread, dropout)
-        assert_close(out, everything[index])
-        assert_close(back, wanted)
-        again = whole.rows(index).rows([4, 1])
-        assert_close(again.times(theta, dropout), everything[[11, 17]])
-        assert np.array_equal(again.dense(dropout), whole.dense(dropout)[[11, 17]])
-        one, other = (f.drop_outputs(np.ones((len(f.dense()), 3)), Dropout(0, 1, outputs=0.5))
-                      for f in (again, whole))  # fmt: skip
-        assert np.array_equal(one, other[[11, 17]])
+    out, back = both_products(whole.rows(index), theta, signal, dropout)
+    everything, wanted = both_products(whole, theta, spread, dropout)
+    assert_close(out, everything[index])
+    assert_close(back, wanted)
+    again = whole.rows(index).rows([4, 1])
+    assert_close(again.times(theta, dropout), everything[[11, 17]])
+    assert np.array_equal(again.dense(dropout), whole.dense(dropout)[[11, 17]])
+    one, other = (f.drop_outputs(np.ones((len(f.dense()), 3)), Dropout(0, 1, outputs=0.5))
+                  for f in (again, whole))  # fmt: skip
+    assert np.array_equal(one, other[[11, 17]])
 
 
 @pytest.mark.parametrize("storage", STORAGES)

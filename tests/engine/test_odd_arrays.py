@@ -10,7 +10,6 @@ import pytest
 import scipy.sparse as sp
 
 from hoplite.engine import backend
-from hoplite.engine.backend import use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.features import Features
 from hoplite.engine.polynomial import gather_hops, polynomial, polynomial_adjoint, scatter_hops
@@ -18,7 +17,6 @@ from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError, GraphError, HopliteError
 
 N, WIDTH = 9, 4
-BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
 
 
@@ -47,11 +45,10 @@ LAYOUTS = {
 }
 
 
-@pytest.fixture(params=BACKENDS)
-def S(request):
+@pytest.fixture
+def S(each_backend):
     half = sp.random_array((N, N), density=0.3, rng=1)
-    with use_backend(request.param):
-        yield SparseMatrix.from_scipy(sp.csr_array(half + half.T), symmetric=True)
+    return SparseMatrix.from_scipy(sp.csr_array(half + half.T), symmetric=True)
 
 
 def random(*shape, seed=0):

@@ -27,7 +27,6 @@ from hoplite.engine.polynomial import (
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.operators import OPERATORS, find_operator
 
-BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
 
 
@@ -62,11 +61,11 @@ def assert_close(found, wanted, dtype):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * scale)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("basis", BASES)
 @pytest.mark.parametrize("hops", [0, 1, 7])
-def test_all_are_dense_algebra(graphs, dense, name, operator, basis, hops):
+def test_all_are_dense_algebra(graphs, dense, operator, basis, hops):
     graph, chosen = graphs(), find_operator(operator)
     matrix = SparseMatrix.from_scipy(chosen.matrix(graph, basis=basis), symmetric=chosen.symmetric)
     powers = np.stack(dense.basis(graph, operator, basis, hops))
@@ -74,22 +73,19 @@ def test_all_are_dense_algebra(graphs, dense, name, operator, basis, hops):
     signal, gradient = rng.normal(size=(2, 12, 3))
     scales, gathered = rng.normal(size=(hops + 1, 3)), rng.normal(size=(hops + 1, 4, 3))
     close = {"rtol": 1e-10, "atol": 1e-10}
-    with use_backend(name):
-        found = polynomial(matrix, basis, signal, scales)
-        np.testing.assert_allclose(
-            found, np.einsum("kuv,vw,kw->uw", powers, signal, scales), **close
-        )
-        to_signal, to_scales = polynomial_adjoint(matrix.T, basis, gradient, signal, scales)
-        back = np.einsum("kuv,uw->kvw", powers, gradient)
-        np.testing.assert_allclose(to_signal, np.einsum("kvw,kw->vw", back, scales), **close)
-        np.testing.assert_allclose(to_scales, np.einsum("kvw,vw->kw", back, signal), **close)
-        each = gather_hops(matrix, basis, signal, hops)
-        np.testing.assert_allclose(each, powers @ signal, **close)
-        some = gather_hops(matrix, basis, signal, hops, rows)
-        np.testing.assert_allclose(some, each[:, rows], **close)
-        spread = scatter_hops(matrix, basis, gathered, rows)
-        wanted = np.einsum("kur,krw->uw", powers[:, :, rows], gathered)
-        np.testing.assert_allclose(spread, wanted, **close)
+    found = polynomial(matrix, basis, signal, scales)
+    np.testing.assert_allclose(found, np.einsum("kuv,vw,kw->uw", powers, signal, scales), **close)
+    to_signal, to_scales = polynomial_adjoint(matrix.T, basis, gradient, signal, scales)
+    back = np.einsum("kuv,uw->kvw", powers, gradient)
+    np.testing.assert_allclose(to_signal, np.einsum("kvw,kw->vw", back, scales), **close)
+    np.testing.assert_allclose(to_scales, np.einsum("kvw,vw->kw", back, signal), **close)
+    each = gather_hops(matrix, basis, signal, hops)
+    np.testing.assert_allclose(each, powers @ signal, **close)
+    some = gather_hops(matrix, basis, signal, hops, rows)
+    np.testing.assert_allclose(some, each[:, rows], **close)
+    spread = scatter_hops(matrix, basis, gathered, rows)
+    wanted = np.einsum("kur,krw->uw", powers[:, :, rows], gathered)
+    np.testing.assert_allclose(spread, wanted, **close)
 
 
 @needs_native
@@ -167,12 +163,11 @@ def test_large_graphs_go_hop_by_hop_with_the_same_numbers(monkeypatch, rows):
     assert_close(every_kernel(matrix, "jacobi:1,0.5", 5, 4, rows=rows), tiled, np.float64)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
-def test_long_sums_are_precise(name):
+@pytest.mark.usefixtures("each_backend")
+def test_long_sums_are_precise():
     n = 50_000
     matrix = SparseMatrix.from_scipy(sp.eye_array(n, dtype=np.float32, format="csr"))
     tenths, ones = np.full((n, 1), 0.1, np.float32), np.ones((3, 1), np.float32)
-    with use_backend(name):
-        _, dots = polynomial_adjoint(matrix, "monomial", tenths, tenths, ones)
+    _, dots = polynomial_adjoint(matrix, "monomial", tenths, tenths, ones)
     assert dots.dtype == np.float64
     np.testing.assert_allclose(dots, n * float(np.float32(0.1)) ** 2, rtol=1e-6)

@@ -148,8 +148,8 @@ def test_large_products_have_the_same_bits_on_any_number_of_threads(degree):
     assert np.array_equal(spmm(S, X[:, some]), spmm(S, X)[:, some])
 
 
-@pytest.mark.parametrize("name", BACKENDS)
-def test_out_may_be_w_or_z(name):
+@pytest.mark.usefixtures("each_backend")
+def test_out_may_be_w_or_z():
     matrix = random_csr(50, 50)
     S = SparseMatrix.from_scipy(matrix)
     X, Z, W, a = operands(50, 50, 21, S.dtype)
@@ -159,12 +159,11 @@ def test_out_may_be_w_or_z(name):
     def at(start):
         return memory[start : start + 50 * 21].reshape(50, 21)
 
-    with use_backend(name):
-        for role in ("Z", "W"):
-            arrays = {"Z": Z, "W": W} | {role: {"Z": Z, "W": W}[role].copy()}
-            out = arrays[role]
-            found = spmm(S, X, scale=2.0, column_scale=a, w_scale=-1.0, out=out, **arrays)
-            assert found is out
-            assert_close(found, wanted)
-        memory[: 50 * 21] = X.ravel()
-        assert np.array_equal(spmm(S, at(0), out=at(50 * 21)), spmm(S, X))  # side by side
+    for role in ("Z", "W"):
+        arrays = {"Z": Z, "W": W} | {role: {"Z": Z, "W": W}[role].copy()}
+        out = arrays[role]
+        found = spmm(S, X, scale=2.0, column_scale=a, w_scale=-1.0, out=out, **arrays)
+        assert found is out
+        assert_close(found, wanted)
+    memory[: 50 * 21] = X.ravel()
+    assert np.array_equal(spmm(S, at(0), out=at(50 * 21)), spmm(S, X))  # side by side

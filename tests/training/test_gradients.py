@@ -10,7 +10,6 @@ import torch
 from tests import dense
 from tests.conftest import make_graph
 
-from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import DRAW_BIT, Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import MODELS, LinearModel, build_model, split_options
@@ -90,34 +89,31 @@ def autograd(model, problem, training, seed, params, step):
     }
 
 
-def check(model_name, options, task, *, seed=0, dtype=np.float64, backend="auto", d=6, hops=3):
+def check(model_name, options, task, *, seed=0, dtype=np.float64, d=6, hops=3):
     config, training = split_options(model_name, {"hops": hops, "dropout": 0.0} | options)
     outputs = 1 if task.name == "regression" else 3
     model = build_model(config, d, outputs)
     problem = make_problem(model, task, seed, dtype, config, training, d=d)
-    with use_backend(backend):
-        objective = objective_of(model, problem, Run(training, 11))
-        measured, gradients = objective.gradient(4)
-        loss, wanted = autograd(model, problem, training, 11, objective.params, 4)
-        assert measured.loss == pytest.approx(loss, rel=CLOSE[dtype])
-        assert gradients.keys() == objective.params.keys()
-        for name, expected in wanted.items():
-            scale = max(np.abs(expected).max(), 1e-3) if expected.size else 1.0
-            apart = np.abs(gradients[name] - expected).max() if expected.size else 0.0
-            assert apart <= CLOSE[dtype] * scale, (name, apart, scale)
-            assert gradients[name].dtype == objective.params[name].dtype
-        # the outputs that validation reads, and the next step from what was computed on the way
-        outputs = objective.outputs(5)["val"]
-        clean = {name: torch.tensor(v.astype(np.float64)) for name, v in objective.params.items()}
-        expected = dense.logits(model, clean, problem.source)[problem.parts["val"].nodes].numpy()
-        assert np.abs(outputs - expected).max() <= CLOSE[dtype] * max(1, np.abs(expected).max())
-        ahead, again = (
-            objective.gradient(5),
-            objective_of(model, problem, Run(training, 11)).gradient(5),
-        )
-        assert ahead[0].loss == pytest.approx(again[0].loss, rel=CLOSE[dtype])
-        for name in objective.params:
-            np.testing.assert_allclose(ahead[1][name], again[1][name], rtol=1e-4, atol=1e-6)
+    objective = objective_of(model, problem, Run(training, 11))
+    measured, gradients = objective.gradient(4)
+    loss, wanted = autograd(model, problem, training, 11, objective.params, 4)
+    assert measured.loss == pytest.approx(loss, rel=CLOSE[dtype])
+    assert gradients.keys() == objective.params.keys()
+    for name, expected in wanted.items():
+        scale = max(np.abs(expected).max(), 1e-3) if expected.size else 1.0
+        apart = np.abs(gradients[name] - expected).max() if expected.size else 0.0
+        assert apart <= CLOSE[dtype] * scale, (name, apart, scale)
+        assert gradients[name].dtype == objective.params[name].dtype
+    # the outputs that validation reads, and the next step from what was computed on the way
+    outputs = objective.outputs(5)["val"]
+    clean = {name: torch.tensor(v.astype(np.float64)) for name, v in objective.params.items()}
+    expected = dense.logits(model, clean, problem.source)[problem.parts["val"].nodes].numpy()
+    assert np.abs(outputs - expected).max() <= CLOSE[dtype] * max(1, np.abs(expected).max())
+    ahead = objective.gradient(5)
+    again = objective_of(model, problem, Run(training, 11)).gradient(5)
+    assert ahead[0].loss == pytest.approx(again[0].loss, rel=CLOSE[dtype])
+    for name in objective.params:
+        np.testing.assert_allclose(ahead[1][name], again[1][name], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -137,12 +133,11 @@ def test_gradients_of_other_tasks(model, task):
         check(model, options, chosen, seed=seed)
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("model", LINEAR)
 def test_gradients_in_float32_and_with_both_backends(model):
-    task = find_task("multiclass")
-    for backend in ["numpy", *(["native"] if has_native() else [])]:
-        for seed, options in enumerate(({}, {"dropout": 0.5}, {"order": "hops-first"})):
-            check(model, options, task, seed=seed, dtype=np.float32, backend=backend)
+    for seed, options in enumerate(({}, {"dropout": 0.5}, {"order": "hops-first"})):
+        check(model, options, find_task("multiclass"), seed=seed, dtype=np.float32)
 
 
 @pytest.mark.parametrize("operator", ["renormalized", "adjacency", "laplacian", "random_walk"])

@@ -17,14 +17,12 @@ from tests.training.scattered import scattered_graph
 import hoplite
 from hoplite import ConfigError, GraphError, HopliteWarning
 from hoplite.config import TrainingConfig
-from hoplite.engine import backend
-from hoplite.engine.backend import set_num_threads, use_backend
+from hoplite.engine.backend import set_num_threads
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
 from hoplite.training import NodeSet, Run, train_runs
 from hoplite.training.sets import node_sets, shuffled_batches
 
-BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 NONE = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -49,8 +47,7 @@ def same_bits(one, other):
 # ---- bits
 
 
-@pytest.mark.usefixtures("threads_as_before")
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.usefixtures("threads_as_before", "each_backend")
 @pytest.mark.parametrize(
     ("model", "options"),
     [
@@ -64,22 +61,19 @@ def same_bits(one, other):
     ],
     ids=lambda value: value if isinstance(value, str) else "+".join(value),
 )
-def test_a_seed_gives_the_same_bits_alone_and_among_others_on_any_threads(
-    cora, name, model, options
-):
+def test_a_seed_gives_the_same_bits_alone_and_among_others_on_any_threads(cora, model, options):
     options = options | {"epochs": 4, "lr": 0.1, "weight_decay": 5e-4}
-    with use_backend(name):
-        set_num_threads(1)
-        alone = hoplite.train(cora, model, seeds=[5], **options).runs[0]
-        other = hoplite.train(cora, model, seeds=[6], **options).runs[0]
-        assert not np.array_equal(alone.model.weights["theta"], other.model.weights["theta"])
-        for threads in (1, 2, 8):
-            set_num_threads(threads)
-            again = hoplite.train(cora, model, seeds=[5], **options).runs[0]
-            among = hoplite.train(cora, model, seeds=[2, 5, 9, 6], **options).runs
-            assert same_bits(alone, again)
-            assert same_bits(alone, among[1])
-            assert same_bits(other, among[3])
+    set_num_threads(1)
+    alone = hoplite.train(cora, model, seeds=[5], **options).runs[0]
+    other = hoplite.train(cora, model, seeds=[6], **options).runs[0]
+    assert not np.array_equal(alone.model.weights["theta"], other.model.weights["theta"])
+    for threads in (1, 2, 8):
+        set_num_threads(threads)
+        again = hoplite.train(cora, model, seeds=[5], **options).runs[0]
+        among = hoplite.train(cora, model, seeds=[2, 5, 9, 6], **options).runs
+        assert same_bits(alone, again)
+        assert same_bits(alone, among[1])
+        assert same_bits(other, among[3])
 
 
 @pytest.mark.usefixtures("threads_as_before")

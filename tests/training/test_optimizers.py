@@ -8,16 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from hoplite.config import TrainingConfig
-from hoplite.engine import backend
 from hoplite.training.optimizers import LBFGS, Adam
-
-BACKENDS = [
-    "numpy",
-    pytest.param(
-        "native",
-        marks=pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core"),
-    ),
-]
 
 
 def untidy_problems():
@@ -58,9 +49,9 @@ def assert_close(ours, theirs, rtol):
         np.testing.assert_allclose(value, expected, rtol=rtol, atol=rtol * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-4), (np.float64, 1e-9)])
-def test_adam_equals_torch(name, dtype, rtol):
+def test_adam_equals_torch(dtype, rtol):
     """With rates of its own for the filter, on two groups of torch's parameters."""
     config = TrainingConfig(lr=0.1, weight_decay=0.3, filter_lr_factor=0.2, filter_decay_factor=5.0)
     rng = np.random.default_rng(3)
@@ -76,18 +67,17 @@ def test_adam_equals_torch(name, dtype, rtol):
         scale = weights["alpha"].square().sum()
         return (weights["theta"].sin() * scale).sum() + 0 * weights["idle"]
 
-    with backend.use_backend(name):
-        adam = Adam(ours, config, {"alpha"})
-        for _ in range(50):
-            _, gradients = evaluated(loss, ours)
-            given = {key: value.copy() for key, value in gradients.items()}
-            del gradients["idle"]  # no part in the loss: a gradient of 0
-            adam.step(gradients)
-            for key, value in gradients.items():
-                np.testing.assert_array_equal(value, given[key])
-            peer.zero_grad()
-            loss(theirs).backward()
-            peer.step()
+    adam = Adam(ours, config, {"alpha"})
+    for _ in range(50):
+        _, gradients = evaluated(loss, ours)
+        given = {key: value.copy() for key, value in gradients.items()}
+        del gradients["idle"]  # no part in the loss: a gradient of 0
+        adam.step(gradients)
+        for key, value in gradients.items():
+            np.testing.assert_array_equal(value, given[key])
+        peer.zero_grad()
+        loss(theirs).backward()
+        peer.step()
     assert_close(ours, theirs, rtol)
     assert all(value.dtype == dtype for value in ours.values())
 
