@@ -67,13 +67,14 @@ def test_blas_has_its_threads_back_after_the_last_block():
     def threads():
         return [one["num_threads"] for one in backend._controller().select(user_api="blas").info()]
 
-    before = threads()
-    with one_blas_thread, one_blas_thread:
-        assert set(threads()) <= {1}
-    assert threads() == before
-    with pytest.raises(RuntimeError, match="inside"), one_blas_thread:
-        raise RuntimeError("inside")
-    assert threads() == before
+    with backend._controller().limit(limits=2, user_api="blas"):  # even if it has only one now
+        before = threads()
+        with one_blas_thread, one_blas_thread:
+            assert set(threads()) <= {1}
+        assert threads() == before
+        with pytest.raises(RuntimeError, match="inside"), one_blas_thread:
+            raise RuntimeError("inside")
+        assert threads() == before
 
 
 WORKER = """

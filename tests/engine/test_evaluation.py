@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import make_graph
 
 from hoplite.engine.dropout import Dropout
-from hoplite.engine.evaluation import Filter, KeptHops, WeightsFirst
+from hoplite.engine.evaluation import Filter, KeptHops, Sizes, WeightsFirst, make_plan
 from hoplite.engine.propagation import Propagation
 
 
@@ -57,3 +57,11 @@ def test_coefficients_that_are_left_out_are_zero():
         assert np.allclose(order.evaluate(short).values, order.evaluate(full).values)
         found = order.evaluate(short).gradient(np.ones((4, 2)))
         assert found.coefficients.shape == (2,)
+
+
+def test_hop_features_are_kept_only_if_half_of_the_free_memory_holds_them(monkeypatch):
+    sizes = Sizes(1000, 5, 3, 9000, 5000, hops=2, kept_hops=3, rows=600)
+    for free, order in ((0, "hops-first"), (-1, "weights-first")):
+        free += 2 * sizes.hops_first_bytes()
+        monkeypatch.setattr("hoplite.engine.evaluation.available_memory", lambda free=free: free)
+        assert make_plan(sizes).order == order
