@@ -62,9 +62,8 @@ def test_an_idle_setting_is_refused_unless_it_is_the_default(model):
     assert set(OTHER) | set(STEPS) == idle
     learning = {name for name, kind in MODELS.items() if not issubclass(kind, LabelModel)}
     assert all(set(models_with(name)) == learning for name in STEPS)
-    for name, value in (
-        OTHER if not issubclass(MODELS[model], LabelModel) else OTHER | STEPS
-    ).items():
+    options = OTHER if model in learning else OTHER | STEPS
+    for name, value in options.items():
         assert value != usual[name]
         split_options(model, {name: usual[name]})
         if name in idle_settings(model):

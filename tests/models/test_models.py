@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from hoplite import Graph
+from hoplite import ConfigError, Graph
 from hoplite.engine.evaluation import WeightsFirst
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
@@ -46,6 +46,13 @@ def test_first_weights(model, bias):
         np.testing.assert_allclose(found[name], value, rtol=1e-6)
     shapes = build_model(config, 6, 3).shapes()
     assert shapes == {name: value.shape for name, value in found.items()}
+
+
+@pytest.mark.parametrize("model", ["s2gc", "ppr", "labelprop"])
+@pytest.mark.parametrize("alpha", [-0.01, 1.01])
+def test_alpha_is_a_share(model, alpha):
+    with pytest.raises(ConfigError, match=f"alpha is {alpha}"):
+        model_config(model, alpha=alpha)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

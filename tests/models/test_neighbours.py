@@ -291,6 +291,9 @@ def test_explanations_add_up_and_name_the_neighbours(kind):
                 assert part.label == graph.class_names[graph.labels[part.index]]
                 expected = adjacency[node, part.index] / total * gap[graph.labels[part.index]]
                 assert part.contribution == pytest.approx(expected, rel=1e-4)
+        if kind == "regression":
+            values = [graph.labels[part.index] for part in shown.top]
+            assert [float(part.label) for part in shown.top] == pytest.approx(values, rel=1e-5)
         seen += len(shown.top)
     assert seen > 10
     summary = explainer.explain_at(int(np.flatnonzero(adjacency[:, train[0]])[0])).summary()

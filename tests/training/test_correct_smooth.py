@@ -65,6 +65,7 @@ def test_equal_to_the_formulas(dense, graph, correct, smooth, scale, seed):
     found = settings.outputs(graph, logits)
     S = dense.operator(graph, "adjacency")
     wanted = by_hand(S, softmax(logits, axis=1), train, graph.labels[train], settings)
+    assert settings.idle == (correct is None and smooth is None)
     if settings.idle:
         assert found is logits
     else:
@@ -167,6 +168,7 @@ def test_damaged_files_are_told(graphs, tmp_path):
     for change in (
         lambda c: c["correct_smooth"]["nodes"].pop(),
         lambda c: c["correct_smooth"]["nodes"].__setitem__(0, 60),
+        lambda c: c["correct_smooth"]["nodes"].__setitem__(0, -1),
         lambda c: c["correct_smooth"]["nodes"].__setitem__(0, c["correct_smooth"]["nodes"][1]),
         lambda c: c["correct_smooth"]["labels"].__setitem__(0, 3),
         lambda c: c["correct_smooth"].update(smooth=1.5),
