@@ -62,6 +62,13 @@ def test_confusion_and_reliability_are_those_of_scikit_learn(nodes, graph, train
     assert gap == pytest.approx(calibration_error(labels, proba))
 
 
+def test_nodes_that_do_not_exist_are_refused(graph, trained):
+    n = graph.num_nodes
+    for nodes in ([0, n], np.ones(n + 1, bool)):
+        with pytest.raises(GraphError, match=f"from 0 to {n - 1}, or a mask of {n} values"):
+            trained["lgc"].model.plot_confusion(graph, nodes)
+
+
 def test_numbers_are_drawn_beside_the_true_ones(graph):
     values = np.where(graph.labels < 0, np.nan, 10.0 ** np.maximum(graph.labels, 0) - 3)
     numbers = Graph(graph.adjacency, graph.features, values, graph.split)
