@@ -191,6 +191,16 @@ def test_training_ends_with_its_time(graph):
         assert (ends.pop(), result.best_run.epochs) == (1, 1)
 
 
+def test_reading_is_part_of_the_budget(graph, monkeypatch):
+    def choose(graph, listed, seeds, file, budget, report):
+        raise TimeoutError(budget)
+
+    monkeypatch.setattr(module, "_Choice", choose)
+    with pytest.raises(TimeoutError) as caught:
+        hoplite.auto(graph, budget="1h")
+    assert 0 < caught.value.args[0] < 3600
+
+
 def test_a_candidate_without_time_is_not_tried(graph, file, monkeypatch):
     before = module._Choice._try
     late = {2, 3, 5}

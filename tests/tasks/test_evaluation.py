@@ -90,10 +90,8 @@ def test_the_rarer_of_two_classes_is_positive(few):
     assert task.positive == few
     labels = np.where(rng.random(90) < 0.2, few, 1 - few)
     logits = rng.standard_normal((90, 2))
-    found, least = (
-        task.evaluate(labels, logits, ["a", "b"]),
-        task.baseline(labels, ["a", "b"]),
-    )
+    found = task.evaluate(labels, logits, ["a", "b"])
+    least = task.baseline(labels, ["a", "b"])
     scores = logits[:, few] - logits[:, 1 - few]
     ap = metrics.average_precision_score(labels == few, scores)
     assert found["average_precision"] == pytest.approx(ap)
