@@ -56,7 +56,7 @@ def test_equal_to_the_recurrence(dense, graph, hops, alpha, operator):
     assert (result.model.weights["signal"] == Y).all()
 
 
-def test_several_labels_are_shares_of_the_nodes_that_have_them(dense):
+def test_several_labels_are_shares_of_the_nodes_that_have_them(dense, tmp_path):
     rng = np.random.default_rng(3)
     n = 30
     edges = rng.integers(0, n - 2, (60, 2))  # loops and doubles, and the last two are isolated
@@ -67,6 +67,7 @@ def test_several_labels_are_shares_of_the_nodes_that_have_them(dense):
         edges, rng.normal(size=(n, 2)), labels, split=Split(order[:10], order[10:20], order[20:])
     )
     model = hoplite.train(graph, "labelprop", hops=7, alpha=0.8).model
+    model = TrainedModel.load(model.save(tmp_path / "model"))
     Y, u = np.zeros((n, 3)), np.zeros(n)
     Y[order[:10]], u[order[:10]] = labels[order[:10]], 1
     wanted = shares(dense.operator(graph, "adjacency"), Y, u, 0.8, 7)
