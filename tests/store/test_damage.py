@@ -241,7 +241,7 @@ def test_forged_labels_and_ids(made, name, values):
     np.save(folder / "v0" / name, values)
     forged(folder, name)
     store = HopStore.open(folder)
-    with pytest.raises(StoreError, match="is missing or damaged"):
+    with pytest.raises(StoreError, match=r"is missing or damaged \((?!None)"):
         _ = store.labels, list(store.node_ids or ())
 
 
