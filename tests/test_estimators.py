@@ -235,7 +235,7 @@ def test_another_graph_is_prepared_as_that_of_the_fit():
             made.nodes[node].update(age=age, pay=pay)
         return made
 
-    first, second = people(1), people(1.7)
+    first, second = people(1), people(1.3)
     nodes, y = np.arange(30), rng.integers(0, 2, 30)
     fitted = LGCClassifier(first, hops=2, epochs=20).fit(nodes, y)
     before = fitted.predict_proba(nodes)
