@@ -398,10 +398,18 @@ def _quiet() -> Iterator[None]:
 
 
 def _no_lost_connection(record: logging.LogRecord) -> bool:
-    """False for an error that nobody waited for: a connection of Dask that was lost."""
+    """False for an error that nobody waited for: a connection of Dask that was lost, or never made.
+
+    >>> error = OSError("Timed out trying to connect to tls://127.0.0.1:1 after 30 s")
+    >>> error.__cause__ = ConnectionRefusedError()
+    >>> _no_lost_connection(logging.makeLogRecord({"exc_info": (OSError, error, None)}))
+    False
+    """
     from distributed.comm.core import CommClosedError
 
-    return not (record.exc_info and isinstance(record.exc_info[1], CommClosedError))
+    error = record.exc_info[1] if record.exc_info else None
+    timed_out = isinstance(error, OSError) and isinstance(error.__cause__, OSError)
+    return not (timed_out or isinstance(error, CommClosedError))
 
 
 @contextlib.contextmanager
