@@ -182,9 +182,7 @@ def embedded(x: Tensor, edge_index: Tensor, hidden: int, steps: int, seed: int) 
         hop = pyg.GCNConv(hidden, hidden)
         encoder = Encoder(hop, nn.PReLU(hidden))
         model = pyg.DeepGraphInfomax(hidden, encoder, summary, shuffled)
-        hop.lin = (
-            nn.Identity()
-        )  # X W is multiplied before; only now, as DGI resets hop's parameters
+        hop.lin = nn.Identity()  # it reads X W; DeepGraphInfomax had to reset its parameters first
         modules = nn.ModuleList([features, model]).to(x.dtype)
         optimizer = torch.optim.Adam(modules.parameters(), lr=1e-3)
         for _ in range(steps):

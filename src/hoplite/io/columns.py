@@ -46,7 +46,7 @@ MAX_VALUES = 10_000  # distinct values of a text column without a limit of categ
 MIN_WORDS = 3  # on average, of a text whose words are features
 MIN_ROWS = 2  # training rows that a term must occur in
 WORDS_WIDTH = 64  # cells of X that a text of words is counted as
-MIN_OUTSIDE = 10  # new numbers beyond the range of training, and most of them, suggest another unit
+MIN_OUTSIDE = 10  # new numbers of a column outside the range of training that suggest another unit
 SHOWN = 60  # letters of a value in a message
 TESTED, SAMPLED = 200, 2000  # columns in a query, rows looked at first
 SPACES = " \t\n\r\v\f\u00a0\u2007\u202f\u3000"
@@ -320,7 +320,8 @@ def trained_cells(
         name, type_ = column.name, table.types[column.name]
         trained = f"but the model was trained with a {column.type_name}"
         if isinstance(column, NumberColumn) and column.sign:
-            trained += f" with {column.sign}"
+            unit = "percentages" if column.sign == "%" else f"amounts in {column.sign}"
+            trained = f"but the model was trained with {unit}"
         cells = typed.get(name)
         if isinstance(column, TextColumn | WordsColumn):
             result[name] = Cells(type(column), filled_sql(label_sql(table, name), table))
@@ -329,7 +330,10 @@ def trained_cells(
         elif cells is None:
             raise _misspelled(work, table, column, texts[name], trained)
         elif not _same_unit("", column) and type_ != '"NULL"':
-            raise DatasetError(f"column {name!r} of {table.label} has no % {trained}; write 63%.")
+            raise DatasetError(
+                f"column {name!r} of {table.label} has numbers without %, {trained}; write 63% as "
+                "text, not 63."
+            )
         elif cells.type is not type(column) and (type_ != '"NULL"' or column.type_name == "list"):
             raise DatasetError(
                 f"column {name!r} of {table.label} has type {type_} {trained}; use the same type "
